@@ -1,0 +1,192 @@
+"""Immutable values: the base of every model here, JSON that can't be changed, and text that can be kept.
+
+Nothing in this module knows what a session is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Self, TypeAlias, TypeVar, cast, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, PlainValidator
+from pydantic_core import core_schema
+
+V = TypeVar("V")
+
+Json: TypeAlias = "None | bool | int | float | str | tuple[Json, ...] | FrozenDict"
+"""A JSON value, deeply immutable and hashable."""
+
+MAX_DEPTH = 64
+"""Deeper JSON is refused: nobody nests a tool's arguments this far, and unbounded depth is a way to break parsers."""
+
+
+class Frozen(BaseModel):
+    """Base of the models: immutable and hashable; unknown fields are ignored, aliases and names are both read."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, serialize_by_alias=True)
+
+
+class FrozenMap(dict[str, V]):
+    """A mapping that can't be changed and can be hashed, as long as its values can."""
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        msg = "this mapping is a snapshot and can't be changed; copy it with dict(...) first"
+        raise TypeError(msg)
+
+    __setitem__ = __delitem__ = __ior__ = _refuse  # type: ignore[assignment]  # a mutator that refuses
+    update = pop = popitem = clear = setdefault = _refuse  # type: ignore[assignment]
+
+    def __hash__(self) -> int:  # type: ignore[override]  # dict declares itself unhashable
+        """Hash by content, which can't change."""
+        return hash(frozenset(self.items()))
+
+    def __copy__(self) -> Self:
+        """Return itself: nothing can tell an immutable value from its copy."""
+        return self
+
+    def __deepcopy__(self, _: object) -> Self:
+        """Return itself: nothing can tell an immutable value from its copy."""
+        return self
+
+    def __reduce__(self) -> tuple[type[Self], tuple[dict[str, V]]]:
+        """Pickle through the constructor, since items can't be set."""
+        return (type(self), (dict(self),))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """Validate as a dict of the value's type, then freeze."""
+        (value_type,) = get_args(source) or (Any,)
+        return core_schema.no_info_after_validator_function(cls, handler.generate_schema(dict[Text, value_type]))
+
+
+FrozenDict: TypeAlias = FrozenMap["Json"]
+"""A JSON object, deeply frozen. Made by `freeze_object`."""
+
+EMPTY: FrozenDict = FrozenMap()
+
+
+def clean_text(text: str) -> str:
+    """Replace what can't be stored or sent (lone surrogates, NUL) by U+FFFD; everything else is kept as it is."""
+    if "\0" in text:
+        text = text.replace("\0", "\ufffd")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def freeze(value: object, *, depth: int = 0) -> Json:
+    """Return `value` as immutable JSON, its text cleaned.
+
+    Raises:
+        ValueError: it is not JSON (a set, a NaN, a key that is not a string) or is nested deeper than `MAX_DEPTH`.
+    """
+    if depth > MAX_DEPTH:
+        msg = f"nested deeper than {MAX_DEPTH} levels"
+        raise ValueError(msg)
+    match value:
+        case str():
+            return clean_text(value)
+        case None | bool() | int():
+            return value
+        case float():
+            if not math.isfinite(value):
+                msg = f"{value} is not a JSON number"
+                raise ValueError(msg)
+            return value
+        case Mapping():
+            return _freeze_mapping(cast("Mapping[object, object]", value), depth)
+        case Sequence() if not isinstance(value, bytes | bytearray):
+            return tuple(freeze(item, depth=depth + 1) for item in cast("Sequence[object]", value))
+        case _:
+            msg = f"a {type(value).__name__} is not JSON"
+            raise ValueError(msg)
+
+
+def _freeze_mapping(value: Mapping[object, object], depth: int) -> FrozenDict:
+    items: dict[str, Json] = {}
+    for key, item in value.items():
+        if not isinstance(key, str):
+            msg = f"a JSON object's keys are strings, not {type(key).__name__}"
+            raise ValueError(msg)  # noqa: TRY004  # pydantic turns only ValueError into a validation error
+        items[clean_text(key)] = freeze(item, depth=depth + 1)
+    return FrozenMap(items)
+
+
+def freeze_object(value: object) -> FrozenDict:
+    """Like `freeze`, for what must be a JSON object."""
+    frozen = freeze(value)
+    if not isinstance(frozen, FrozenMap):
+        msg = f"expected a JSON object, got {type(value).__name__}"
+        raise ValueError(msg)  # noqa: TRY004  # pydantic turns only ValueError into a validation error
+    return frozen
+
+
+def thaw(value: object) -> object:
+    """Return a mutable copy of frozen JSON: dicts and lists, as `json.loads` would give them."""
+    if isinstance(value, Mapping):
+        return {key: thaw(item) for key, item in cast("Mapping[str, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [thaw(item) for item in cast("Sequence[object]", value)]
+    return value
+
+
+def parse_json(data: bytes | str) -> Json:
+    """Read JSON from anywhere, hostile places included.
+
+    Python's own reader, since it takes lone surrogates (which `freeze` then cleans) where stricter ones give up.
+
+    Raises:
+        ValueError: not JSON; a NaN or infinity; the same key twice; nested too deep; a number of thousands of digits.
+    """
+    try:
+        return freeze(json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys))
+    except RecursionError:
+        msg = f"nested deeper than {MAX_DEPTH} levels"
+        raise ValueError(msg) from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    msg = f"{name} is not JSON"
+    raise ValueError(msg)
+
+
+def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    items = dict(pairs)
+    if len(items) != len(pairs):
+        msg = "the same key stands twice in one object"
+        raise ValueError(msg)
+    return items
+
+
+def canonical_json(value: object) -> bytes:
+    """Return the one spelling of a JSON value that digests are made of: sorted keys, no spaces, UTF-8."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def digest(data: bytes) -> str:
+    """Return a digest of 32 hex characters, the same in every process and on every machine."""
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def _clean_if_text(value: object) -> object:
+    return clean_text(value) if isinstance(value, str) else value
+
+
+Text = Annotated[str, BeforeValidator(_clean_if_text)]
+"""A string from anywhere, cleaned by `clean_text` when a model is made from it."""
+
+if TYPE_CHECKING:
+    JsonValue: TypeAlias = Json
+    JsonObject: TypeAlias = FrozenDict
+else:
+    # pydantic is given no recursive type to resolve: `freeze` does the whole validation.
+    JsonValue = Annotated[Any, PlainValidator(freeze)]
+    """A field that holds any JSON, frozen."""
+
+    JsonObject = Annotated[Any, PlainValidator(freeze_object)]
+    """A field that holds a JSON object, frozen."""
