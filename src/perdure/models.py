@@ -34,19 +34,16 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call that a model asks for. `id` is the provider's; it is not trusted and may be missing."""
+    """A tool call that a model asks for. `id` is the provider's; it is not trusted and may be missing.
+
+    `problem` says why the provider's arguments could not be read as a JSON object; `arguments` is empty then, and the
+    call gets an error result with these words.
+    """
 
     name: str
     arguments: Mapping[str, object] = field(default_factory=dict[str, object])
     id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RawArguments:
-    """Arguments that a provider sent and that are not a JSON object: the call gets an error result."""
-
-    text: str
-    problem: str
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,114 @@
+"""The model activity: one model call of one step."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+
+import httpx
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.beating import beating, cancelled_by_session
+from activities.contexts import ContextCache, ContextMovedOnError
+from activities.correlation import correlated
+from perdure import contract
+from perdure.agents import Agent, App
+from perdure.contract import ContextPage, ModelAnswer, ModelCall, PageRequest
+from perdure.models import Delta, Model, ModelError, ModelResponse
+from perdure.planning import Planner
+from perdure.providers import resolve_model
+from perdure.requests import build_request
+
+ReadPage = Callable[[str, str, PageRequest], Awaitable[ContextPage]]
+"""Reads a page of a context: workflow id, workflow run id, which page."""
+
+
+class ModelActivities:
+    """Calls the models of an app's agents."""
+
+    def __init__(self, app: App, cache: ContextCache, read_page: ReadPage, heartbeat: timedelta) -> None:
+        """Serve `app`; read contexts that are not in `cache` by `read_page`."""
+        self._app = app
+        self._cache = cache
+        self._read_page = read_page
+        self._heartbeat = heartbeat
+        self._models = {agent.id: resolve_model(agent.model) for agent in app.agents}
+
+    @activity.defn(name=contract.MODEL_ACTIVITY)
+    async def call_model(self, call: ModelCall) -> ModelAnswer:
+        """Make one model call.
+
+        Cancelled by the session it hands back what was streamed so far; by a worker that stops it is tried again
+        elsewhere. Every failure says by its type and `non_retryable` whether another attempt helps.
+        """
+        with correlated(call, step=call.step, operation_id=call.operation_id):
+            async with beating():
+                return await self._call(call)
+
+    async def _call(self, call: ModelCall) -> ModelAnswer:
+        agent = self._agent(call.agent_id)
+        planner = Planner(agent, call, datetime.now(UTC), self._heartbeat.total_seconds())
+        said: list[str] = []
+        try:
+            answer = planner.answer(await self._complete(agent, self._models[agent.id], call, said))
+        except asyncio.CancelledError:
+            if cancelled_by_session() and "".join(said).strip():
+                return planner.partial("".join(said))
+            raise
+        except Exception as error:
+            raise _failure(error, agent) from error
+        self._remember(call, answer)
+        return answer
+
+    def _agent(self, agent_id: str) -> Agent:
+        agent = self._app.agent(agent_id)
+        if agent is None:
+            known = ", ".join(repr(each.id) for each in self._app.agents)
+            msg = f"this worker has no agent {agent_id!r}; it has {known}"
+            raise ApplicationError(msg, type=contract.ERROR_UNKNOWN_AGENT, non_retryable=True)
+        return agent
+
+    async def _complete(self, agent: Agent, model: Model, call: ModelCall, said: list[str]) -> ModelResponse:
+        info = activity.info()
+        workflow_id, workflow_run_id = info.workflow_id or "", info.workflow_run_id or ""
+
+        async def read_page(request: PageRequest) -> ContextPage:
+            return await self._read_page(workflow_id, workflow_run_id, request)
+
+        context = await self._cache.load(workflow_id, call, read_page)
+
+        async def emit(delta: Delta) -> None:  # noqa: RUF029  # the protocol is asynchronous
+            said.append(delta.text)
+
+        return await model.complete(build_request(agent, call, context.summary, context.messages), emit)
+
+    def _remember(self, call: ModelCall, answer: ModelAnswer) -> None:
+        workflow_id = activity.info().workflow_id or ""
+        context = self._cache.peek(workflow_id, call.head)
+        if context is not None:
+            self._cache.keep(workflow_id, context.plus([answer.message]))
+
+
+def _failure(error: Exception, agent: Agent) -> ApplicationError:
+    """Say in Temporal's terms whether another attempt helps."""
+    last = activity.info().attempt >= agent.model_attempts
+    match error:
+        case ApplicationError():
+            return error
+        case ModelError():
+            return ApplicationError(
+                str(error),
+                type=contract.ERROR_MODEL,
+                non_retryable=last or not error.retryable,
+                next_retry_delay=error.retry_after,
+            )
+        case httpx.TransportError() | ContextMovedOnError():
+            return ApplicationError(_words(error), type=type(error).__name__, non_retryable=last)
+        case _:
+            return ApplicationError(_words(error), type=type(error).__name__, non_retryable=True)
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__

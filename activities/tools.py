@@ -1,0 +1,192 @@
+"""The tool activity: one call of one tool, under the tool's own name."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+import httpx
+from pydantic import ValidationError
+from temporalio import activity
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+
+from activities import outputs
+from activities.beating import beating
+from activities.correlation import correlated
+from perdure import contract
+from perdure.agents import App
+from perdure.contract import ToolAnswer, ToolInvocation
+from perdure.messages import ResultState, TextBlock
+from perdure.operations import Effect
+from perdure.state import AgentState
+from perdure.tools import Tool, ToolContext, ToolError
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+"""The header's name, as the IETF draft draft-ietf-httpapi-idempotency-key-header has it."""
+
+NEVER_CONNECTED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+"""Transport errors after which nothing can have reached the other side."""
+
+
+@dataclass(frozen=True)
+class ToolEnvironment:
+    """What a worker lends to the tools that it runs."""
+
+    resources: Mapping[type, object]
+    transport: httpx.AsyncBaseTransport
+    threads: Executor
+    read_state: Callable[[str], Awaitable[AgentState]]
+    store: outputs.ResultStore | None = field(default=None)
+
+
+class ToolActivities:
+    """Runs the tools of an app's agents."""
+
+    def __init__(self, app: App, environment: ToolEnvironment) -> None:
+        """Serve `app`, with what `environment` lends."""
+        self._tools = app.tools
+        self._environment = environment
+
+    @activity.defn(dynamic=True)
+    async def call_tool(self, args: Sequence[RawValue]) -> ToolAnswer:
+        """Run one tool call.
+
+        A definite outcome, good or bad, is a result. A failure asks for another attempt, where the tool's effect allows
+        one, or says with the type `OperationUncertain` that nobody can tell whether it took effect.
+        """
+        invocation = activity.payload_converter().from_payload(args[0].payload, ToolInvocation)
+        tool = self._tools.get((invocation.agent_id, invocation.tool))
+        if tool is None:
+            msg = f"this worker has no tool {invocation.tool!r} for agent {invocation.agent_id!r}; it did not run"
+            raise ApplicationError(msg, type="UnknownTool", non_retryable=True)
+        with correlated(invocation, step=invocation.step, tool=tool.name, operation_id=invocation.operation_id):
+            async with beating():
+                return await self._call(tool, invocation)
+
+    async def _call(self, tool: Tool, invocation: ToolInvocation) -> ToolAnswer:
+        workflow_id = activity.info().workflow_id or ""
+        client = _client(self._environment.transport, invocation.operation_id)
+        try:
+            arguments = tool.bind(self._context(invocation, client), invocation.arguments)
+        except ValidationError:
+            return _error(invocation, tool.problem(invocation.arguments) or "the arguments do not fit")
+        attempt = Attempt(tool, activity.info().attempt)
+        try:
+            async with asyncio.timeout(tool.timeout.total_seconds()):
+                value = await self._run(tool, arguments)
+        except asyncio.CancelledError:
+            raise attempt.stopped() from None
+        except Exception as error:  # noqa: BLE001  # whatever a tool raises is sorted by its effect
+            return _error(invocation, attempt.failed(error))
+        try:
+            blocks = outputs.blocks(value)
+        except outputs.UnusableResultError as error:
+            return _error(invocation, f"{tool.name} ran, but its result can't be shown: {error}")
+        store = self._environment.store
+        return ToolAnswer(
+            result=outputs.result(invocation.call_id, tool.name, blocks, workflow_id=workflow_id, store=store)
+        )
+
+    async def _run(self, tool: Tool, arguments: Mapping[str, object]) -> object:
+        if inspect.iscoroutinefunction(tool.function):
+            return await tool.function(**arguments)
+        context = contextvars.copy_context()
+        loop = asyncio.get_running_loop()
+        value = await loop.run_in_executor(self._environment.threads, lambda: context.run(tool.function, **arguments))
+        return await value if inspect.isawaitable(value) else value
+
+    def _context(self, invocation: ToolInvocation, client: httpx.AsyncClient) -> ToolContext:
+        workflow_id = activity.info().workflow_id or ""
+        return ToolContext(
+            agent_id=invocation.agent_id,
+            session_id=invocation.session_id,
+            user_id=invocation.user_id,
+            turn_id=invocation.turn_id,
+            run_id=invocation.run_id,
+            attributes=invocation.attributes,
+            resources=self._environment.resources,
+            operation_id=invocation.operation_id,
+            attempt=activity.info().attempt,
+            http=client,
+            read_state=lambda: self._environment.read_state(workflow_id),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt of a call, and what its end means under the tool's effect."""
+
+    tool: Tool
+    number: int
+
+    @property
+    def _once(self) -> bool:
+        return self.tool.effect is Effect.ONCE
+
+    @property
+    def _may_repeat(self) -> bool:
+        return not self._once and self.number < self.tool.attempts
+
+    def stopped(self) -> ApplicationError:
+        """Return what an attempt ends with that was cancelled, by the session or by a worker that stops."""
+        if self._once:
+            return _uncertain(f"{self.tool.name} was stopped while it ran")
+        return ApplicationError(f"{self.tool.name} was stopped while it ran", type="ToolStopped")
+
+    def failed(self, error: Exception) -> str:
+        """Return the words of a definite error result.
+
+        Raises:
+            ApplicationError: another attempt is due, or the outcome is unknown.
+        """
+        words = f"{self.tool.name} failed: {_words(error)}"
+        if isinstance(error, TimeoutError) and not str(error):
+            words = f"{self.tool.name} did not answer within {self.tool.timeout.total_seconds():g} s"
+        if isinstance(error, ToolError):
+            words = str(error)
+            if error.uncertain and self._once:
+                raise _uncertain(words)
+            if error.retryable and self._may_repeat:
+                raise ApplicationError(words, type="ToolError")
+            return words
+        if self._once and _outcome_unknown(error):
+            raise _uncertain(words)
+        if self._may_repeat:
+            raise ApplicationError(words, type=type(error).__name__)
+        return f"{words} (after {self.number} attempts)" if self.number > 1 else words
+
+
+def _outcome_unknown(error: BaseException) -> bool:
+    """Tell whether an error leaves open what happened: a connection that broke after it stood, or a time-out."""
+    if isinstance(error, NEVER_CONNECTED):
+        return False
+    if isinstance(error, httpx.TransportError | TimeoutError):
+        return True
+    return error.__cause__ is not None and _outcome_unknown(error.__cause__)
+
+
+def _uncertain(words: str) -> ApplicationError:
+    return ApplicationError(words, type=contract.ERROR_UNCERTAIN, non_retryable=True)
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _error(invocation: ToolInvocation, words: str) -> ToolAnswer:
+    block = outputs.result(invocation.call_id, invocation.tool, (TextBlock(words),), state=ResultState.ERROR)
+    return ToolAnswer(result=block)
+
+
+def _client(transport: httpx.AsyncBaseTransport, operation_id: str) -> httpx.AsyncClient:
+    """Return a client that sends the operation id with each request. It shares the worker's connections."""
+
+    async def identify(request: httpx.Request) -> None:  # noqa: RUF029  # httpx awaits its hooks
+        request.headers[IDEMPOTENCY_KEY] = operation_id
+
+    return httpx.AsyncClient(transport=transport, event_hooks={"request": [identify]}, follow_redirects=False)

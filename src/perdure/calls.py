@@ -1,0 +1,143 @@
+"""Calls to a session's workflow: commands and queries over the wire, and Temporal's errors as ours.
+
+Everything travels as plain JSON and is read here, so that a client with any JSON converter will do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import NoReturn, TypeVar, cast
+
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure import errors
+from perdure.errors import (
+    ContextTooLarge,
+    InvalidCommand,
+    PerdureError,
+    ServerUnavailable,
+    SessionNotFound,
+    SetupRequired,
+)
+from perdure.values import Frozen
+
+Handle = WorkflowHandle[object, object]
+Model = TypeVar("Model", bound=Frozen)
+
+
+async def query(handle: Handle, name: str, request: Frozen | None, answer: type[Model]) -> Model | None:
+    """Ask a session, which changes nothing and leaves no event. None where the session answers null.
+
+    Raises:
+        SessionNotFound: there is no such session.
+        ServerUnavailable: nobody answers.
+        InvalidCommand: the session can't answer; the message is its own.
+    """
+    args = [] if request is None else [plain(request)]
+    try:
+        raw = cast("RawValue", await handle.query(name, args=args, result_type=RawValue))
+    except WorkflowQueryFailedError as error:
+        raise InvalidCommand(str(error)) from error
+    except RPCError as error:
+        raise_for(error, handle.id)
+    if not raw.payload.data or raw.payload.data == b"null":
+        return None
+    return answer.model_validate_json(raw.payload.data)
+
+
+async def update(handle: Handle, name: str, command: Frozen, answer: type[Model]) -> Model:
+    """Send a command and return its answer.
+
+    Raises:
+        PerdureError: the session refused it, there is none, or nobody answers.
+    """
+    try:
+        raw = cast("RawValue", await handle.execute_update(name, plain(command), result_type=RawValue))
+    except WorkflowUpdateFailedError as error:
+        raise from_failure(error) from error
+    except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+        raise _interrupted(error) from error
+    except RPCError as error:
+        raise_for(error, handle.id)
+    return answer.model_validate_json(raw.payload.data)
+
+
+async def update_with_start(
+    client: Client, start: WithStartWorkflowOperation[object, object], workflow_id: str, name: str, command: Frozen,
+    answer: type[Model],
+) -> Model:
+    """Send a command to a session that is started if it is not there.
+
+    Raises:
+        PerdureError: the session refused it, the server lacks something, or nobody answers.
+    """
+    try:
+        raw = cast(
+            "RawValue",
+            await client.execute_update_with_start_workflow(
+                name, plain(command), start_workflow_operation=start, result_type=RawValue
+            ),
+        )
+    except WorkflowUpdateFailedError as error:
+        raise from_failure(error) from error
+    except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+        raise _interrupted(error) from error
+    except RPCError as error:
+        raise_for(error, workflow_id)
+    return answer.model_validate_json(raw.payload.data)
+
+
+def plain(model: Frozen) -> Mapping[str, object]:
+    """Return a model as plain JSON, as any converter takes it."""
+    return cast("Mapping[str, object]", model.model_dump(mode="json"))
+
+
+def from_failure(error: WorkflowUpdateFailedError) -> PerdureError:
+    """Return the error that a session refused a command with."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError):
+        kind = errors.BY_NAME.get(cause.type or "", PerdureError)
+        return kind(cause.message)
+    return PerdureError(str(cause))
+
+
+def _interrupted(error: WorkflowUpdateRPCTimeoutOrCancelledError) -> BaseException:
+    """Tell a cancelled caller from a server that took too long: the SDK raises the same error for both."""
+    if isinstance(error.__cause__, asyncio.CancelledError):
+        return asyncio.CancelledError()
+    return ServerUnavailable("nobody answered in time; is a worker running on the session's task queue?")
+
+
+def raise_for(error: BaseException, workflow_id: str) -> NoReturn:
+    """Raise what a failed call means.
+
+    Raises:
+        SessionNotFound: there is no such session, or it is closed and takes no commands.
+        SetupRequired: the server lacks the search attributes.
+        ContextTooLarge: what was sent is too large for the server.
+        ServerUnavailable: anything else: nobody answers, or in time.
+    """
+    message = str(error)
+    status = error.status if isinstance(error, RPCError) else None
+    if status is RPCStatusCode.NOT_FOUND:
+        msg = f"there is no open session {workflow_id}"
+        raise SessionNotFound(msg) from error
+    if status is RPCStatusCode.INVALID_ARGUMENT and "search attribute" in message.lower():
+        msg = f"the Temporal server lacks perdure's search attributes: run `perdure setup` ({message})"
+        raise SetupRequired(msg) from error
+    if "exceeds" in message and ("size" in message or "limit" in message) or "larger than max" in message:
+        msg = f"what was sent is too large for the server; set PERDURE_STORAGE to keep large payloads outside ({message})"
+        raise ContextTooLarge(msg) from error
+    msg = f"Temporal did not carry out the call: {message or type(error).__name__}"
+    raise ServerUnavailable(msg) from error

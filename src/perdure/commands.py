@@ -1,0 +1,172 @@
+"""Commands: what may be asked of a session, as JSON objects on the wire, each known by one name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
+
+from perdure.errors import InvalidCommand
+from perdure.messages import DataBlock, TextBlock
+from perdure.state import explain
+from perdure.values import Frozen, FrozenMap, JsonObject, Text, clean_text, parse_json
+
+MAX_ID = 200
+"""Characters of a turn or run id. It is part of activity ids, which operators read."""
+
+MAX_NOTE = 2000
+"""Characters of an actor, a reason or an attribute: notes for people, not places for documents."""
+
+
+class OnBusy(StrEnum):
+    """What a submit does when the session is busy."""
+
+    ENQUEUE = "enqueue"
+    REJECT = "reject"
+    INTERRUPT = "interrupt"
+    STEER = "steer"
+    LATEST = "latest"
+    ROLLBACK = "rollback"
+
+
+AVAILABLE_POLICIES = frozenset({OnBusy.ENQUEUE, OnBusy.REJECT})
+"""The policies that a session carries out; the others are refused by name."""
+
+
+class Partial(StrEnum):
+    """What becomes of a half-streamed answer when its turn is interrupted."""
+
+    KEEP = "keep"
+    DISCARD = "discard"
+
+
+def _checked_id(value: str) -> str:
+    if not value.strip():
+        msg = "must not be blank"
+        raise ValueError(msg)
+    if len(value) > MAX_ID:
+        msg = f"must have at most {MAX_ID} characters"
+        raise ValueError(msg)
+    return value
+
+
+def _unaltered(value: object) -> object:
+    if isinstance(value, str) and value != clean_text(value):
+        msg = "has characters that no identifier may have"
+        raise ValueError(msg)
+    return value
+
+
+def _blank_is_none(value: object) -> object:
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def _not_empty(blocks: tuple[TextBlock | DataBlock, ...]) -> tuple[TextBlock | DataBlock, ...]:
+    if not any(isinstance(block, DataBlock) or block.text.strip() for block in blocks):
+        msg = "must say something: it is empty"
+        raise ValueError(msg)
+    return blocks
+
+
+def _text_as_blocks(value: object) -> object:
+    return ({"type": "text", "text": value},) if isinstance(value, str) else value
+
+
+def _known_policy(value: OnBusy) -> OnBusy:
+    if value not in AVAILABLE_POLICIES:
+        msg = f"{value.value!r} is not available; choose one of {', '.join(sorted(AVAILABLE_POLICIES))}"
+        raise ValueError(msg)
+    return value
+
+
+Id: TypeAlias = Annotated[str, BeforeValidator(_unaltered), AfterValidator(_checked_id)]
+OptionalId: TypeAlias = Annotated[Id | None, BeforeValidator(_blank_is_none)]
+Note: TypeAlias = Annotated[Text, Field(max_length=MAX_NOTE)]
+InputBlock: TypeAlias = Annotated[TextBlock | DataBlock, Field(discriminator="type")]
+Input: TypeAlias = Annotated[
+    tuple[InputBlock, ...], BeforeValidator(_text_as_blocks), AfterValidator(_not_empty)
+]
+
+
+class Command(Frozen):
+    """Base of the commands. `actor` says who asks, for the record; it grants nothing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    actor: Note | None = None
+
+
+class SubmitTurn(Command):
+    """Give the session something to do."""
+
+    input: Input
+    turn_id: Id | None = None
+    on_busy: Annotated[OnBusy, AfterValidator(_known_policy)] = OnBusy.ENQUEUE
+    run_id: OptionalId = None
+    attributes: FrozenMap[Note] = Field(default_factory=FrozenMap)
+    wait: Literal["accepted", "settled"] = "accepted"
+
+
+class Interrupt(Command):
+    """Stop what runs. A `run_id` that is not the active one is refused."""
+
+    run_id: OptionalId = None
+    message: Note | None = None
+    partial: Partial = Partial.KEEP
+
+
+class Close(Command):
+    """End the session; what runs or waits is cancelled."""
+
+    reason: Note | None = None
+
+
+class WaitTurn(Command):
+    """Wait until a turn is settled."""
+
+    turn_id: Id
+
+
+AnyCommand: TypeAlias = SubmitTurn | Interrupt | Close | WaitTurn
+
+SUBMIT_TURN = "submit_turn"
+INTERRUPT = "interrupt"
+CLOSE = "close"
+WAIT_TURN = "wait_turn"
+
+BY_NAME: Mapping[str, type[AnyCommand]] = {
+    SUBMIT_TURN: SubmitTurn,
+    INTERRUPT: Interrupt,
+    CLOSE: Close,
+    WAIT_TURN: WaitTurn,
+}
+"""The commands by their name on the wire: each is an update of that name."""
+
+SIGNALS = frozenset(BY_NAME) - {WAIT_TURN}
+"""The commands that are also signals: all but the one that only waits."""
+
+
+def read_command(name: str, data: bytes | str | JsonObject, *, by_signal: bool = False) -> AnyCommand:
+    """Read a command from the wire.
+
+    Raises:
+        InvalidCommand: no such command, not JSON, or a field that is missing, unknown or of the wrong form. The
+            message never repeats the input, which may be private or huge.
+    """
+    known = SIGNALS if by_signal else BY_NAME.keys()
+    if name not in known:
+        msg = f"there is no command {clean_text(name)[:MAX_ID]!r}; there are {', '.join(sorted(known))}"
+        raise InvalidCommand(msg)
+    try:
+        return BY_NAME[name].model_validate(parse_json(data) if isinstance(data, bytes | str) else data)
+    except ValueError as error:
+        raise invalid(name, error) from None
+
+
+def invalid(name: str, error: ValueError) -> InvalidCommand:
+    """Return what makes a payload unusable, in words that never repeat the payload: it may be private, or huge."""
+    if isinstance(error, ValidationError):
+        return InvalidCommand(f"{name}: {explain(error)}")
+    return InvalidCommand(f"{name}: the payload is not usable JSON: {str(error)[:MAX_ID]}")

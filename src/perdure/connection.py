@@ -1,0 +1,77 @@
+"""Connecting to Temporal as every Temporal program does: `TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, profiles, TLS, keys."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+from pathlib import Path
+
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter
+from temporalio.envconfig import ClientConfig
+from temporalio.runtime import Runtime
+
+from perdure.errors import ServerUnavailable
+from perdure.storage import external_storage
+
+DEFAULT_ADDRESS = "localhost:7233"
+CONNECT_SECONDS = 10
+"""How long an address may take to answer before we say that nobody does."""
+
+STORAGE = "PERDURE_STORAGE"
+STORAGE_THRESHOLD = "PERDURE_STORAGE_THRESHOLD"
+DEFAULT_THRESHOLD = 128 * 1024
+
+
+def data_converter(storage: Path | None, threshold: int = DEFAULT_THRESHOLD) -> DataConverter:
+    """Return the converter that clients and workers of one setup share."""
+    if storage is None:
+        return pydantic_data_converter
+    return dataclasses.replace(pydantic_data_converter, external_storage=external_storage(storage, threshold))
+
+
+def storage_from_environment() -> Path | None:
+    """Return the directory for large payloads that `PERDURE_STORAGE` names, if it does."""
+    value = os.environ.get(STORAGE, "").strip()
+    return Path(value).expanduser() if value else None
+
+
+def threshold_from_environment() -> int:
+    """Return the size from which payloads are large, from `PERDURE_STORAGE_THRESHOLD`."""
+    value = os.environ.get(STORAGE_THRESHOLD, "").strip()
+    return int(value) if value.isdecimal() else DEFAULT_THRESHOLD
+
+
+async def connect(
+    address: str | None = None,
+    namespace: str | None = None,
+    *,
+    converter: DataConverter | None = None,
+    runtime: Runtime | None = None,
+) -> Client:
+    """Connect to a Temporal server. Arguments win over the environment, and that over a profile.
+
+    Raises:
+        ServerUnavailable: nobody answers there, or the server refuses us.
+    """
+    config = ClientConfig.load_client_connect_config()
+    if address is not None:
+        config["target_host"] = address
+    if namespace is not None:
+        config["namespace"] = namespace
+    target = config.setdefault("target_host", DEFAULT_ADDRESS)
+    if converter is None:
+        converter = data_converter(storage_from_environment(), threshold_from_environment())
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            return await Client.connect(**config, data_converter=converter, runtime=runtime)
+    except (RuntimeError, TimeoutError) as error:
+        why = "it did not answer in time" if isinstance(error, TimeoutError) else _short(error)
+        msg = f"no Temporal server at {target} ({why}): start one with `perdure dev MODULE:APP`, or set TEMPORAL_ADDRESS"
+        raise ServerUnavailable(msg) from error
+
+
+def _short(error: Exception) -> str:
+    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__

@@ -1,0 +1,194 @@
+"""Names and payloads on the wire between a session's workflow, its activities and its clients.
+
+Each name exists once, here. Renaming one strands the sessions that run: they would ask for what nobody serves.
+Commands have their names in `commands`, errors in `errors`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from perdure.messages import Message, ToolResultBlock, Usage
+from perdure.operations import Effect
+from perdure.results import TranscriptEntry
+from perdure.state import AgentState
+from perdure.tasks import TasksContext
+from perdure.values import EMPTY, Frozen, FrozenMap, JsonObject, JsonValue, Text
+
+WORKFLOW_TYPE = "AgentSession"
+TASK_QUEUE = "perdure"
+MODEL_ACTIVITY = "perdure.model"
+
+AGENT_STATE = "agent_state"
+SESSION_VIEW = "session_view"
+TURN = "turn"
+CONTEXT_PAGE = "context_page"
+TRANSCRIPT_PAGE = "transcript_page"
+
+ATTRIBUTE_AGENT = "PerdureAgent"
+ATTRIBUTE_USER = "PerdureUser"
+ATTRIBUTE_SESSION = "PerdureSession"
+ATTRIBUTE_STATUS = "PerdureStatus"
+SEARCH_ATTRIBUTES = (ATTRIBUTE_AGENT, ATTRIBUTE_USER, ATTRIBUTE_SESSION, ATTRIBUTE_STATUS)
+"""All of type Keyword."""
+
+PAGE_BYTES = 1_000_000
+"""A page of context or transcript stays below this, unless one entry alone is larger. Temporal warns at 512 KB and
+refuses an answer above 4 MB."""
+
+
+class Mark(Frozen):
+    """A place in a context: how many messages, and the digest of everything up to there."""
+
+    position: int
+    digest: str
+
+
+class Limits(Frozen):
+    """What an agent's definition says about turns and queue; it reaches the session with each model answer."""
+
+    max_steps: int = 32
+    queue_limit: int = 100
+
+
+class ModelCall(Frozen):
+    """Input of the model activity. The context is `head`; `delta` follows the messages at `base`.
+
+    `delta` is None when it is too large to be worth sending: the worker reads it from the session instead.
+    """
+
+    agent_id: str
+    session_id: str
+    user_id: str | None = None
+    turn_id: str
+    run_id: str
+    step: int
+    operation_id: str
+    attributes: FrozenMap[Text] = Field(default_factory=FrozenMap)
+    base: Mark
+    head: Mark
+    delta: tuple[Message, ...] | None = ()
+    activated_groups: tuple[str, ...] | None = None
+    plan_active: bool = False
+    tasks: TasksContext | None = None
+
+
+class CallPlan(Frozen):
+    """What a session must know of a tool call to carry it out: all that is left of the tool's definition."""
+
+    call_id: str
+    tool: str
+    arguments: JsonObject = EMPTY
+    effect: Effect = Effect.ONCE
+    timeout_seconds: float = 60
+    heartbeat_seconds: float = 30
+    attempts: int = 1
+    task_queue: str | None = None
+    subject: Text | None = None
+    summary: Text = ""
+    refusal: Text | None = None
+
+
+class ModelAnswer(Frozen):
+    """Result of the model activity: the assistant's message, and how to carry out each of its calls.
+
+    `partial` marks what was streamed before the call was cancelled.
+    """
+
+    message: Message
+    plans: tuple[CallPlan, ...] = ()
+    limits: Limits = Field(default_factory=Limits)
+    usage: Usage = Field(default_factory=Usage)
+    partial: bool = False
+
+
+class ToolInvocation(Frozen):
+    """Input of a tool's activity, whose type is the tool's name."""
+
+    agent_id: str
+    session_id: str
+    user_id: str | None = None
+    turn_id: str
+    run_id: str
+    step: int
+    index: int
+    operation_id: str
+    call_id: str
+    tool: str
+    arguments: JsonObject = EMPTY
+    effect: Effect = Effect.ONCE
+    attempts: int = 1
+    attributes: FrozenMap[Text] = Field(default_factory=FrozenMap)
+
+
+class ToolAnswer(Frozen):
+    """Result of a tool's activity: a definite result, good or bad."""
+
+    result: ToolResultBlock
+
+
+class SessionStart(Frozen):
+    """The workflow's input; every field may be missing, so that `{}` starts a session.
+
+    `carried` is a whole session from the run before; `seed` the state that a new session begins with.
+    """
+
+    carried: JsonObject | None = None
+    seed: AgentState | None = None
+
+
+class PageRequest(Frozen):
+    """Which page: what follows position `after` (messages) or sequence number `after` (transcript)."""
+
+    after: int = Field(default=0, ge=0)
+    digest: str | None = None
+    limit: int = Field(default=10_000, ge=1)
+
+
+class ContextPage(Frozen):
+    """Part of a context. `start` is where it begins: 0 when the asked digest was not the session's own."""
+
+    start: int
+    summary: Text = ""
+    messages: tuple[Message, ...] = ()
+    head: Mark
+
+
+class TranscriptPage(Frozen):
+    """Part of a transcript; `last` is the newest sequence number there is."""
+
+    entries: tuple[TranscriptEntry, ...] = ()
+    last: int = 0
+
+
+class TurnRequest(Frozen):
+    """Which turn."""
+
+    turn_id: str
+
+
+class StateRequest(Frozen):
+    """Whether the messages are wanted too; without them a state is small, whatever was said."""
+
+    context: bool = True
+
+
+class Closed(Frozen):
+    """The workflow's result."""
+
+    status: Literal["closed"] = "closed"
+    reason: Text | None = None
+    turns: int = 0
+    data: JsonValue = None
+
+
+ERROR_UNCERTAIN = "OperationUncertain"
+"""Failure type of a tool whose effect may have happened."""
+
+ERROR_UNKNOWN_AGENT = "UnknownAgent"
+"""Failure type of a model call that reached a worker without the session's agent."""
+
+ERROR_MODEL = "ModelError"
+"""Failure type of a model call that its provider refused or failed."""

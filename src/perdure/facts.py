@@ -1,0 +1,122 @@
+"""Facts: what has happened to a session, each with its time. `advance` takes them in; nothing else changes a session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from perdure.commands import InputBlock, OnBusy, Partial
+from perdure.contract import ModelAnswer
+from perdure.messages import ToolResultBlock
+from perdure.results import TurnError
+from perdure.values import FrozenMap
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSubmitted:
+    """A turn was accepted."""
+
+    at: datetime
+    turn_id: str
+    run_id: str
+    input: tuple[InputBlock, ...]
+    on_busy: OnBusy
+    attributes: FrozenMap[str]
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptRequested:
+    """Somebody asked to stop what runs."""
+
+    at: datetime
+    run_id: str | None = None
+    message: str | None = None
+    partial: Partial = Partial.KEEP
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CloseRequested:
+    """Somebody asked to end the session."""
+
+    at: datetime
+    reason: str | None = None
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRejected:
+    """A command came by signal and could not be accepted."""
+
+    at: datetime
+    command: str
+    error: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnswered:
+    """A model call gave a whole answer, or, when it was cancelled, what it had streamed until then."""
+
+    at: datetime
+    operation_id: str
+    answer: ModelAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFailed:
+    """A model call failed for good, or was cancelled and left nothing."""
+
+    at: datetime
+    operation_id: str
+    error: TurnError
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """A tool call was handed out. From here on its effect may have happened."""
+
+    at: datetime
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """A tool call ended with a definite result."""
+
+    at: datetime
+    operation_id: str
+    result: ToolResultBlock
+
+
+@dataclass(frozen=True, slots=True)
+class ToolLost:
+    """Nobody can tell whether a tool call took effect."""
+
+    at: datetime
+    operation_id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class GraceExpired:
+    """The time ran out that a stopped operation had to settle."""
+
+    at: datetime
+    operation_id: str
+
+
+Fact: TypeAlias = (
+    TurnSubmitted
+    | InterruptRequested
+    | CloseRequested
+    | CommandRejected
+    | ModelAnswered
+    | ModelFailed
+    | ToolStarted
+    | ToolFinished
+    | ToolLost
+    | GraceExpired
+)

@@ -1,0 +1,134 @@
+"""From a model's answer to what a session keeps of it: a message with ids of our own, and a plan for each call.
+
+Ids that models give are not trusted: they come empty, repeated and constant. Arguments are checked here, before
+anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from perdure.agents import Agent
+from perdure.contract import CallPlan, Limits, ModelAnswer, ModelCall
+from perdure.identity import SessionKey
+from perdure.messages import INTERRUPTED_MARK, Block, Message, Role, TextBlock, ThinkingBlock, ToolUseBlock
+from perdure.models import ModelError, ModelResponse, ToolCall
+from perdure.operations import derived_id, operation_id
+from perdure.requests import active_tools
+from perdure.toolnames import MAX_INSIDE
+from perdure.tools import Tool
+from perdure.values import EMPTY, FrozenDict, clean_text, freeze_object
+
+CUT_OFF = frozenset({"length", "max_tokens", ""})
+"""Finish reasons of an answer that is not whole."""
+
+FILTERED = frozenset({"content_filter"})
+"""Finish reasons of an answer that the provider withheld."""
+
+MAX_SUMMARY = 120
+"""Characters of the line that operators read on an activity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """Turns the answers to one model call into messages and plans."""
+
+    agent: Agent
+    call: ModelCall
+    at: datetime
+    heartbeat_seconds: float
+
+    def answer(self, response: ModelResponse) -> ModelAnswer:
+        """Return a whole answer.
+
+        Raises:
+            ModelError: it is not whole, and so neither an answer nor a reason to run anything.
+        """
+        _check_whole(response)
+        plans = tuple(self._plan(index, call) for index, call in enumerate(response.tool_calls))
+        uses = tuple(ToolUseBlock(id=plan.call_id, name=plan.tool, input=plan.arguments) for plan in plans)
+        thinking = (ThinkingBlock(response.thinking),) if response.thinking else ()
+        text = (TextBlock(response.text),) if response.text or not plans else ()
+        return ModelAnswer(
+            message=self._message((*thinking, *text, *uses), response),
+            plans=plans,
+            limits=Limits(max_steps=self.agent.max_steps, queue_limit=self.agent.queue_limit),
+            usage=response.usage,
+        )
+
+    def partial(self, text: str) -> ModelAnswer:
+        """Return what was streamed before the call was cancelled."""
+        message = self._message((TextBlock(text),), ModelResponse(text))
+        marked = freeze_object({INTERRUPTED_MARK: True})
+        return ModelAnswer(message=message.model_copy(update={"metadata": marked}), partial=True)
+
+    def _message(self, content: tuple[Block, ...], response: ModelResponse) -> Message:
+        return Message(
+            id=derived_id("message", self._workflow_id, self.call.turn_id, str(self.call.step), "answer"),
+            name=self.agent.id,
+            role=Role.ASSISTANT,
+            content=content,
+            timestamp=self.at.isoformat(),
+            usage=response.usage,
+        )
+
+    @property
+    def _workflow_id(self) -> str:
+        return SessionKey(self.call.agent_id, self.call.session_id, self.call.user_id).workflow_id
+
+    def _plan(self, index: int, call: ToolCall) -> CallPlan:
+        operation = operation_id(self._workflow_id, self.call.turn_id, self.call.step, index)
+        call_id = f"call_{operation.replace('-', '')[:24]}"
+        name = clean_text(call.name)[:MAX_INSIDE] or "(no name)"
+        arguments, unreadable = _arguments(call.arguments)
+        tools = {tool.name: tool for tool in active_tools(self.agent, self.call.activated_groups)}
+        tool = tools.get(name)
+        problem = call.problem or unreadable
+        if tool is None:
+            refusal = f"there is no tool {name!r}; there are: {', '.join(sorted(tools)) or 'none'}"
+            return CallPlan(call_id=call_id, tool=name, arguments=arguments, refusal=refusal)
+        refusal = f"the arguments can't be read: {problem}" if problem else tool.problem(arguments)
+        return CallPlan(
+            call_id=call_id,
+            tool=name,
+            arguments=arguments,
+            effect=tool.effect,
+            timeout_seconds=tool.timeout.total_seconds(),
+            heartbeat_seconds=self.heartbeat_seconds,
+            attempts=tool.attempts,
+            task_queue=tool.task_queue,
+            subject=_subject(tool, arguments, refusal),
+            summary=_summary(tool, arguments),
+            refusal=refusal,
+        )
+
+
+def _check_whole(response: ModelResponse) -> None:
+    reason = response.finish_reason
+    if reason in CUT_OFF:
+        msg = f"the answer was cut off (finish reason {reason!r}); it is no answer, and none of its calls was run"
+        raise ModelError(msg, retryable=True)
+    if reason in FILTERED:
+        msg = "the provider withheld the answer (finish reason 'content_filter')"
+        raise ModelError(msg)
+
+
+def _arguments(arguments: Mapping[str, object]) -> tuple[FrozenDict, str | None]:
+    try:
+        return freeze_object(arguments), None
+    except ValueError as error:
+        return EMPTY, str(error)
+
+
+def _subject(tool: Tool, arguments: FrozenDict, refusal: str | None) -> str | None:
+    if tool.subject is None or refusal is not None:
+        return None
+    return tool.subject(arguments)
+
+
+def _summary(tool: Tool, arguments: FrozenDict) -> str:
+    shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    text = f"{tool.name}({shown})"
+    return text if len(text) <= MAX_SUMMARY else f"{text[: MAX_SUMMARY - 1]}…"

@@ -1,0 +1,262 @@
+"""What the outside is told: receipts, results and views. All immutable, all JSON."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from perdure.identity import SessionKey
+from perdure.messages import Block, Usage
+from perdure.operations import Effect
+from perdure.values import EMPTY, Frozen, JsonObject, Text
+
+
+class TurnStatus(StrEnum):
+    """Where a turn is in its life."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    SUSPENDED = "suspended"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing happens on this turn until somebody acts."""
+        return self not in (TurnStatus.QUEUED, TurnStatus.RUNNING)
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing can ever happen on this turn again."""
+        return self in (TurnStatus.COMPLETED, TurnStatus.CANCELLED, TurnStatus.REJECTED)
+
+
+class SessionStatus(StrEnum):
+    """What a session needs from people, if anything."""
+
+    ACTIVE = "active"
+    NEEDS_APPROVAL = "needs_approval"
+    NEEDS_RESULT = "needs_result"
+    NEEDS_RECONCILIATION = "needs_reconciliation"
+    PAUSED = "paused"
+    CLOSED = "closed"
+
+
+Disposition = Literal["started", "queued", "steered", "duplicate", "settled"]
+
+
+class Receipt(Frozen):
+    """A command was accepted and is durable.
+
+    `run_id` is the run that carries the turn out, now or when its place in the queue comes; `position` is that place,
+    from 1, or None when the turn does not wait.
+    """
+
+    turn_id: str
+    run_id: str | None = None
+    disposition: Disposition
+    position: int | None = None
+
+
+class InterruptReceipt(Frozen):
+    """Whether something was interrupted, and what."""
+
+    interrupted: bool
+    turn_id: str | None = None
+    run_id: str | None = None
+
+
+class CloseReceipt(Frozen):
+    """The session is closed; `cancelled` are the turns that were running, suspended or queued."""
+
+    cancelled: tuple[str, ...] = ()
+
+
+class TurnError(Frozen):
+    """Why a turn failed. `type` is stable and short; `message` is for people."""
+
+    type: str
+    message: Text
+
+
+class TurnResult(Frozen):
+    """What came of a turn, once it is settled. `output` is the text of its last assistant message."""
+
+    turn_id: str
+    run_id: str | None = None
+    status: TurnStatus
+    output: Text = ""
+    error: TurnError | None = None
+    steps: int = 0
+    usage: Usage = Field(default_factory=Usage)
+
+
+class RunView(Frozen):
+    """One execution of a turn."""
+
+    run_id: str
+    started_at: datetime
+    ended_at: datetime | None = None
+    outcome: TurnStatus | None = None
+
+
+class TurnView(Frozen):
+    """A turn as it stands now."""
+
+    turn_id: str
+    status: TurnStatus
+    input: tuple[Block, ...] = ()
+    output: Text = ""
+    error: TurnError | None = None
+    runs: tuple[RunView, ...] = ()
+    steps: int = 0
+    usage: Usage = Field(default_factory=Usage)
+    submitted_at: datetime
+    submitted_by: Text | None = None
+
+    def result(self) -> TurnResult:
+        """Return the view as a result."""
+        return TurnResult(
+            turn_id=self.turn_id,
+            run_id=self.runs[-1].run_id if self.runs else None,
+            status=self.status,
+            output=self.output,
+            error=self.error,
+            steps=self.steps,
+            usage=self.usage,
+        )
+
+
+class TurnAnswer(Frozen):
+    """What a command that waits for a turn answers: the turn, or that it was detached from waiting and must ask again."""
+
+    receipt: Receipt | None = None
+    turn: TurnView
+    detached: bool = False
+
+
+class Operation(Frozen):
+    """One tool call whose outcome matters. `step` counts from 1, `index` from 0."""
+
+    operation_id: str
+    turn_id: str
+    step: int
+    index: int
+    tool: Text
+    arguments: JsonObject = EMPTY
+    effect: Effect
+    started_at: datetime | None = None
+
+
+class InteractionCall(Frozen):
+    """One call that an interaction is about."""
+
+    call_id: str
+    tool: Text
+    arguments: JsonObject = EMPTY
+    subject: Text | None = None
+    suggested_rules: tuple[Text, ...] = ()
+    operation_id: str | None = None
+
+
+class Interaction(Frozen):
+    """Something that a suspended turn waits for."""
+
+    request_id: str
+    kind: Literal["approval", "external", "reconciliation"]
+    turn_id: str
+    calls: tuple[InteractionCall, ...] = ()
+    asked_at: datetime
+    expires_at: datetime | None = None
+
+
+class ActiveRun(Frozen):
+    """The run that is being executed. `doing` is for people: the model, or which tools."""
+
+    turn_id: str
+    run_id: str
+    step: int
+    doing: Text
+    since: datetime
+
+
+class QueueEntry(Frozen):
+    """A turn that waits; `text` is shortened."""
+
+    turn_id: str
+    text: Text
+    submitted_at: datetime
+    actor: Text | None = None
+
+
+class Rejection(Frozen):
+    """A command that came by signal and was refused."""
+
+    at: datetime
+    command: Text
+    error: Text
+    message: Text
+
+
+class SessionView(Frozen):
+    """A session at a glance."""
+
+    status: SessionStatus
+    revision: int
+    active: ActiveRun | None = None
+    queue: tuple[QueueEntry, ...] = ()
+    interactions: tuple[Interaction, ...] = ()
+    uncertain: tuple[Operation, ...] = ()
+    unfinished: str | None = None
+    rejections: tuple[Rejection, ...] = ()
+    rejected_count: int = 0
+    paused: bool = False
+    usage: Usage = Field(default_factory=Usage)
+    messages: int = 0
+    turns: int = 0
+    history_length: int = 0
+    history_size: int = 0
+
+
+EntryKind = Literal[
+    "input",
+    "assistant",
+    "tool_call",
+    "tool_result",
+    "decision",
+    "interaction",
+    "answer",
+    "turn",
+    "run",
+    "command",
+    "change",
+    "summary",
+    "error",
+]
+
+
+class TranscriptEntry(Frozen):
+    """One thing that was said, done or decided. `seq` counts from 1 and is never reused in a session."""
+
+    seq: int
+    at: datetime
+    kind: EntryKind
+    turn_id: str | None = None
+    run_id: str | None = None
+    actor: Text | None = None
+    data: JsonObject = EMPTY
+
+
+class SessionInfo(Frozen):
+    """One session in a list."""
+
+    key: SessionKey
+    status: SessionStatus
+    started_at: datetime
+    closed_at: datetime | None = None

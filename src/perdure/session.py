@@ -1,0 +1,154 @@
+"""`Session`: everything that a session is, as one value. It rides whole through continue-as-new.
+
+How it changes is in `advance`, what it wants done is in `decide`, what it refuses is in `admission`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TypeVar
+
+from pydantic import Field
+
+from perdure.contract import Limits, Mark
+from perdure.identity import SessionKey
+from perdure.messages import Message, Usage, chain, chain_all, context_origin
+from perdure.results import EntryKind, Operation, Rejection, SessionStatus, TranscriptEntry, TurnStatus
+from perdure.state import AgentState
+from perdure.turns import CurrentTurn, QueuedTurn, TurnRecord
+from perdure.values import Frozen, Text, freeze_object
+
+REMEMBERED_REJECTIONS = 20
+"""How many refused signals are shown; all are counted."""
+
+
+class Session(Frozen):
+    """The whole value of one session.
+
+    `head` is the digest of the whole context; `known` the place up to which the worker that made the last model call
+    has it already.
+    """
+
+    state: AgentState
+    head: str
+    known: Mark
+    current: CurrentTurn | None = None
+    queue: tuple[QueuedTurn, ...] = ()
+    turns: tuple[TurnRecord, ...] = ()
+    turn_count: int = 0
+    limits: Limits = Field(default_factory=Limits)
+    uncertain: tuple[Operation, ...] = ()
+    transcript: tuple[TranscriptEntry, ...] = ()
+    last_seq: int = 0
+    usage: Usage = Field(default_factory=Usage)
+    rejections: tuple[Rejection, ...] = ()
+    rejected_count: int = 0
+    closing: bool = False
+    close_reason: Text | None = None
+    cancelled_by_close: tuple[str, ...] = ()
+
+    @classmethod
+    def new(cls, key: SessionKey, seed: AgentState | None = None) -> Session:
+        """Return a session in which nothing has happened yet, with the contents of `seed` if one is given."""
+        base = seed or AgentState(session_id=key.session_id)
+        identity = {"agent_id": key.agent_id, "user_id": key.user_id, "session_id": key.session_id}
+        state = base.model_copy(update=identity)
+        head = chain_all(context_origin(state.summary), state.context)
+        return cls(state=state, head=head, known=Mark(position=len(state.context), digest=head))
+
+    @property
+    def key(self) -> SessionKey:
+        """Whose session this is."""
+        return SessionKey(self.state.agent_id, self.state.session_id, self.state.user_id)
+
+    @property
+    def running(self) -> CurrentTurn | None:
+        """The turn that runs, if one does."""
+        return self.current if self.current is not None and not self.current.suspended else None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a new turn would have to wait."""
+        return self.current is not None or bool(self.queue)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the session is over and everything has settled."""
+        return self.closing and self.current is None
+
+    @property
+    def status(self) -> SessionStatus:
+        """What the session needs from people."""
+        if self.closing:
+            return SessionStatus.CLOSED
+        if self.current is not None and self.current.suspended:
+            return SessionStatus.NEEDS_RECONCILIATION
+        return SessionStatus.ACTIVE
+
+    @property
+    def mark(self) -> Mark:
+        """The end of the context."""
+        return Mark(position=len(self.state.context), digest=self.head)
+
+    def record(self, turn_id: str) -> TurnRecord | None:
+        """Return what is remembered of a turn. The newest are looked at first."""
+        return next((record for record in reversed(self.turns) if record.turn_id == turn_id), None)
+
+    def run_ids(self) -> Iterator[str]:
+        """Yield the run ids that are taken."""
+        for record in self.turns:
+            yield record.run_id
+            yield from (run.run_id for run in record.runs)
+
+
+S = TypeVar("S", bound=Frozen)
+
+
+def change(value: S, **fields: object) -> S:
+    """Return a copy with some fields changed. The fields are trusted: they come from values made by our own rules."""
+    return value.model_copy(update=fields)
+
+
+def with_message(session: Session, message: Message) -> Session:
+    """Add a message to the context."""
+    state = change(
+        session.state, context=(*session.state.context, message), revision=session.state.revision + 1
+    )
+    return change(session, state=state, head=chain(session.head, message))
+
+
+def with_record(session: Session, turn_id: str, **fields: object) -> Session:
+    """Change what is remembered of a turn."""
+    turns = list(session.turns)
+    for index in range(len(turns) - 1, -1, -1):
+        if turns[index].turn_id == turn_id:
+            turns[index] = change(turns[index], **fields)
+            break
+    return change(session, turns=tuple(turns))
+
+
+def with_entry(
+    session: Session,
+    at: datetime,
+    kind: EntryKind,
+    *,
+    turn_id: str | None = None,
+    run_id: str | None = None,
+    actor: str | None = None,
+    **data: object,
+) -> Session:
+    """Add an entry to the transcript."""
+    seq = session.last_seq + 1
+    entry = TranscriptEntry(
+        seq=seq, at=at, kind=kind, turn_id=turn_id, run_id=run_id, actor=actor, data=freeze_object(data)
+    )
+    return change(session, transcript=(*session.transcript, entry), last_seq=seq)
+
+
+def status_of(session: Session, turn_id: str) -> TurnStatus | None:
+    """Return a turn's status, or None when the session doesn't know it."""
+    record = session.record(turn_id)
+    return None if record is None else record.status
+
+

@@ -1,0 +1,143 @@
+"""Large payloads outside of history: a directory that all workers and clients of a setup share.
+
+Content-addressed, one directory a session, written atomically, so that a repeated write is harmless and a name never
+means two things.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from temporalio.api.common.v1 import Payload, Payloads
+from temporalio.converter import (
+    ExternalStorage,
+    StorageDriver,
+    StorageDriverClaim,
+    StorageDriverRetrieveContext,
+    StorageDriverStoreContext,
+    StorageDriverWorkflowInfo,
+)
+
+DRIVER = "perdure-directory"
+UNAVAILABLE = b"perdure/unavailable"
+"""Encoding of what stands in for a payload that can't be retrieved. Nothing reads it, so validation refuses it."""
+
+_NAME = re.compile(r"[0-9a-f]{32}/[0-9a-f]{64}")
+
+
+class NotStoredError(LookupError):
+    """Nothing is stored under this name, or it is not one of our names."""
+
+
+class Directory:
+    """A content-addressed store in a directory."""
+
+    def __init__(self, root: Path) -> None:
+        """Use `root`, which is made when something is written."""
+        self._root = root
+
+    def put(self, workflow_id: str, data: bytes) -> str:
+        """Store data for a session and return its name. Durable when this returns."""
+        name = f"{hashlib.sha256(workflow_id.encode()).hexdigest()[:32]}/{hashlib.sha256(data).hexdigest()}"
+        path = self._root / name
+        if path.exists():
+            return name
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", delete=False) as file:
+            try:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                Path(file.name).replace(path)
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
+        return name
+
+    def get(self, name: str) -> bytes:
+        """Return what is stored under a name.
+
+        Raises:
+            NotStoredError: nothing is, or the name is not one of ours (a path trick, say), or the file was damaged.
+        """
+        if not _NAME.fullmatch(name):
+            raise NotStoredError(name)
+        try:
+            data = (self._root / name).read_bytes()
+        except FileNotFoundError:
+            raise NotStoredError(name) from None
+        if hashlib.sha256(data).hexdigest() != name.partition("/")[2]:
+            raise NotStoredError(name)
+        return data
+
+
+class DirectoryDriver(StorageDriver):
+    """Temporal's external storage on a `Directory`."""
+
+    def __init__(self, directory: Directory) -> None:
+        """Use this directory."""
+        self._directory = directory
+
+    def name(self) -> str:
+        """Return the name that references carry."""
+        return DRIVER
+
+    async def store(
+        self, context: StorageDriverStoreContext, payloads: Sequence[Payload]
+    ) -> list[StorageDriverClaim]:
+        """Store payloads under their session."""
+        target = context.target
+        workflow_id = target.id or "" if isinstance(target, StorageDriverWorkflowInfo) else ""
+        datas = [payload.SerializeToString(deterministic=True) for payload in payloads]
+        names = [await asyncio.to_thread(self._directory.put, workflow_id, data) for data in datas]
+        return [StorageDriverClaim({"name": name}) for name in names]
+
+    async def retrieve(
+        self, context: StorageDriverRetrieveContext, claims: Sequence[StorageDriverClaim]
+    ) -> list[Payload]:
+        """Retrieve payloads; what is not there becomes a payload that nothing accepts."""
+        del context
+        return [await asyncio.to_thread(self._get, claim.claim_data.get("name", "")) for claim in claims]
+
+    def _get(self, name: str) -> Payload:
+        try:
+            return Payload.FromString(self._directory.get(name))
+        except (NotStoredError, ValueError):
+            return unavailable()
+
+
+class TotalStorage(ExternalStorage):
+    """External storage whose retrieval never raises for what a sender can forge.
+
+    A signal that claims to be stored where no driver is would otherwise fail every workflow task of its session, for
+    ever: the SDK retrieves before any handler runs. Errors of the disk still raise, and the task is tried again.
+    """
+
+    async def _retrieve_payload(self, payload: Payload) -> Payload:
+        try:
+            return await super()._retrieve_payload(payload)
+        except (ValueError, KeyError, TypeError, RuntimeError):
+            return unavailable()
+
+    async def _retrieve_payloads(self, payloads: Payloads) -> None:  # type: ignore[override]
+        for index, payload in enumerate(list(payloads.payloads)):
+            payloads.payloads[index].CopyFrom(await self._retrieve_payload(payload))
+
+    async def _retrieve_payload_sequence(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [await self._retrieve_payload(payload) for payload in payloads]
+
+
+def unavailable() -> Payload:
+    """Return what stands in for a payload that can't be retrieved."""
+    return Payload(metadata={"encoding": UNAVAILABLE})
+
+
+def external_storage(root: Path, threshold: int) -> ExternalStorage:
+    """Return the storage of payloads from `threshold` bytes on, in the directory `root`."""
+    return TotalStorage(drivers=[DirectoryDriver(Directory(root))], payload_size_threshold=threshold)

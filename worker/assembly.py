@@ -1,0 +1,83 @@
+"""The composition root: from settings, a client and an app to a running worker. Only this module knows all the parts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+
+import httpx
+from temporalio.client import Client
+from temporalio.worker import Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from activities.contexts import ContextCache
+from activities.model import ModelActivities
+from activities.tools import ToolActivities, ToolEnvironment
+from perdure import contract
+from perdure.agents import App
+from perdure.client import SessionHandle, read_page
+from perdure.state import AgentState
+from perdure.storage import Directory
+from worker.settings import WorkerSettings
+from workflows.session import AgentSession
+
+CANCELLATION_INTERVAL = timedelta(milliseconds=500)
+"""How often heartbeats reach the server at most. Cancellation comes back with them, so this bounds its delay."""
+
+PASSED_THROUGH = ("perdure", "pydantic", "pydantic_core", "annotated_types", "workflows", "typing_extensions", "httpx")
+"""Modules that the workflow sandbox need not load anew for each session: pure rules, and what they are made of."""
+
+
+def workflow_runner() -> SandboxedWorkflowRunner:
+    """Return the sandbox that sessions run in, here and in replay."""
+    restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
+    return SandboxedWorkflowRunner(restrictions=restrictions)
+
+
+@asynccontextmanager
+async def worker_for(client: Client, app: App, settings: WorkerSettings) -> AsyncIterator[Worker]:
+    """Make a worker with all that its activities need, which is released when the block is left.
+
+    The worker is not running yet: enter it, or await its `run`.
+    """
+    async with AsyncExitStack() as stack:
+        resources = await stack.enter_async_context(app.resources()) if app.resources else {}
+        transport = await stack.enter_async_context(httpx.AsyncHTTPTransport())
+        threads = stack.enter_context(ThreadPoolExecutor(settings.tool_threads, thread_name_prefix="tool"))
+        environment = ToolEnvironment(
+            resources=resources,
+            transport=transport,
+            threads=threads,
+            read_state=lambda workflow_id: _read_state(client, workflow_id),
+            store=None if settings.storage is None else Directory(settings.storage),
+        )
+        yield _worker(client, app, settings, environment)
+
+
+async def _read_state(client: Client, workflow_id: str) -> AgentState:
+    return await SessionHandle.of(client, workflow_id).state()
+
+
+def _worker(client: Client, app: App, settings: WorkerSettings, environment: ToolEnvironment) -> Worker:
+    async def page(workflow_id: str, run_id: str, request: contract.PageRequest) -> contract.ContextPage:
+        return await read_page(client.get_workflow_handle(workflow_id, run_id=run_id), request)
+
+    cache = ContextCache(settings.context_cache_bytes)
+    models = ModelActivities(app, cache, page, settings.heartbeat_timeout)
+    tools = ToolActivities(app, environment)
+    return Worker(
+        client,
+        task_queue=settings.task_queue,
+        workflows=[AgentSession],
+        activities=[models.call_model, tools.call_tool],
+        workflow_runner=workflow_runner(),
+        max_cached_workflows=settings.max_cached_sessions,
+        max_concurrent_workflow_tasks=settings.max_concurrent_sessions,
+        max_concurrent_activities=settings.max_concurrent_models + settings.max_concurrent_tools,
+        max_heartbeat_throttle_interval=CANCELLATION_INTERVAL,
+        default_heartbeat_throttle_interval=CANCELLATION_INTERVAL,
+        graceful_shutdown_timeout=settings.graceful_shutdown,
+        workflow_failure_exception_types=[],
+    )

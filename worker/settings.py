@@ -1,0 +1,160 @@
+"""What a worker can be told from outside: environment variables with the prefix `PERDURE_`.
+
+The connection to Temporal is not here: it is read as every Temporal program reads it, from `TEMPORAL_ADDRESS`,
+`TEMPORAL_NAMESPACE`, `TEMPORAL_PROFILE` and their like.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from perdure.contract import TASK_QUEUE
+from perdure.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PREFIX = "PERDURE_"
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+def default_home(platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder for one user's data: by the XDG rules, or as macOS has it."""
+    if platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "perdure"
+    data = environ.get("XDG_DATA_HOME", "")
+    # The XDG rules say that a relative path is to be ignored.
+    base = Path(data) if Path(data).is_absolute() else Path.home() / ".local" / "share"
+    return base / "perdure"
+
+
+def _positive(value: timedelta) -> timedelta:
+    if value <= timedelta():
+        msg = "must be longer than nothing"
+        raise ValueError(msg)
+    return value
+
+
+def _seconds(value: object) -> object:
+    """Take a number in a string for seconds; pydantic does so only for numbers."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_seconds), AfterValidator(_positive)]
+"""Given as seconds (`30`, `1.5`), as `00:00:30`, or in the ISO 8601 form `PT30S`."""
+
+Folder = Annotated[Path, AfterValidator(Path.expanduser)]
+
+
+class WorkerSettings(BaseSettings):
+    """The settings of one worker process. Arguments win over the environment, and that over the defaults.
+
+    Make it with `load`, whose error names the variable to mend.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True, validate_default=False
+    )
+
+    home: Folder = Field(
+        default_factory=default_home,
+        description="Folder for the data of the embedded server, the archive and stored payloads.",
+    )
+    task_queue: str = Field(
+        default=TASK_QUEUE,
+        min_length=1,
+        description="Temporal task queue that the worker serves; clients must use the same.",
+    )
+    heartbeat_timeout: Duration = Field(
+        default=timedelta(seconds=30),
+        description="How long a tool or model call may be silent before its worker counts as lost. Waiting tools are "
+        "heard automatically; the time bounds how late the loss of a machine is noticed.",
+    )
+    graceful_shutdown: Duration = Field(
+        default=timedelta(seconds=30),
+        description="How long calls in flight may go on when the worker is asked to stop, before they are cancelled.",
+    )
+    max_cached_sessions: PositiveInt = Field(
+        default=1000,
+        description="Sessions kept in memory between their turns; others are replayed from history when they wake.",
+    )
+    max_concurrent_sessions: PositiveInt = Field(
+        default=100,
+        description="Sessions that may take a decision at the same moment. Decisions take milliseconds.",
+    )
+    max_concurrent_models: PositiveInt = Field(
+        default=100,
+        description="Model calls that may be in flight in this process.",
+    )
+    max_concurrent_tools: PositiveInt = Field(
+        default=100,
+        description="Tool calls that may be in flight in this process.",
+    )
+    tool_threads: PositiveInt = Field(
+        default=32,
+        description="Threads for tools that are plain functions (`def`, not `async def`).",
+    )
+    context_cache_bytes: int = Field(
+        default=256 * MIB,
+        ge=0,
+        description="Memory for the contexts of recent sessions, in bytes. A context that is not there is read from "
+        "its session again. 0 keeps none.",
+    )
+    archive_url: str | None = Field(
+        default=None,
+        description="SQLAlchemy URL of the transcript archive. Unset: SQLite in the home folder. `none`: no archive.",
+    )
+    storage: Folder | None = Field(
+        default=None,
+        description="Folder for payloads that are too large for history; all workers and clients need the same. "
+        "Unset: large payloads stay in history.",
+    )
+    storage_threshold: PositiveInt = Field(
+        default=128 * KIB,
+        description="Payloads from this size on, in bytes, go to the storage, if there is one.",
+    )
+    log_format: Annotated[Literal["json", "console"], BeforeValidator(_lower)] = Field(
+        default="console",
+        description="How log lines are written: `json` for machines, `console` for people.",
+    )
+    log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)] = Field(
+        default="info",
+        description="The least severe log lines that are written.",
+    )
+
+    @classmethod
+    def load(cls, **given: Any) -> Self:  # noqa: ANN401  # the fields check what they get
+        """Read the settings; `given` wins over the environment.
+
+        Raises:
+            ConfigurationError: a value can't be used. The message names the variable, or the argument.
+        """
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            msg = "; ".join(_explain(str(part["loc"][0]), part["msg"], given) for part in error.errors())
+            raise ConfigurationError(msg) from None
+
+
+def _explain(name: str, problem: str, given: Mapping[str, object]) -> str:
+    problem = problem.removeprefix("Value error, ")
+    if name in given:
+        return f"the setting {name} can't be {given[name]!r}: {problem}"
+    variable = PREFIX + name.upper()
+    return f"{variable} can't be {os.environ.get(variable, '')!r}: {problem}"

@@ -1,0 +1,218 @@
+"""Flights: the activities that are under way for a session. Starts what is wanted, stops what is not, reports facts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import assert_never
+
+from temporalio import workflow
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    TimeoutError as TemporalTimeoutError,
+    TimeoutType,
+    is_cancelled_exception,
+)
+
+with workflow.unsafe.imports_passed_through():
+    from perdure import contract
+    from perdure.contract import CallPlan, ModelAnswer, ToolAnswer
+    from perdure.decide import CallModel, CallTool, Wanted, Wish, model_call, tool_invocation
+    from perdure.facts import Fact, GraceExpired, ModelAnswered, ModelFailed, ToolFinished, ToolLost, ToolStarted
+    from perdure.messages import ResultState, TextBlock, ToolResultBlock
+    from perdure.operations import Effect
+    from perdure.results import TurnError
+    from perdure.session import Session
+    from workflows import timeouts
+
+Take = Callable[[Fact], None]
+ReadSession = Callable[[], Session]
+
+
+class Flights:
+    """The operations in flight, by operation id."""
+
+    def __init__(self, take: Take, session: ReadSession) -> None:
+        """Report facts to `take`; read payloads from `session`."""
+        self._take = take
+        self._session = session
+        self._handles: dict[str, workflow.ActivityHandle[ModelAnswer] | workflow.ActivityHandle[ToolAnswer]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._graces: dict[str, asyncio.Task[None]] = {}
+        self._effectful: set[str] = set()
+        self._loose: set[asyncio.Task[None]] = set()
+        self._failure: BaseException | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is in flight."""
+        return not self._tasks
+
+    @property
+    def failed(self) -> bool:
+        """Whether our own code failed, which must be seen and not swallowed."""
+        return self._failure is not None
+
+    def raise_failure(self) -> None:
+        """Raise the failure of our own code, if there is one, so that the workflow task fails and is tried again."""
+        if self._failure is not None:
+            raise self._failure
+
+    def perform(self, wishes: Sequence[Wish]) -> None:
+        """Bring what is in flight in line with what is wanted."""
+        wanted = {wish.operation_id: wish for wish in wishes}
+        for operation_id in [one for one in self._tasks if one not in wanted]:
+            self._abandon(operation_id)
+        for wish in wishes:
+            match wish.wanted:
+                case Wanted.RUN:
+                    if wish.operation_id not in self._tasks:
+                        self._start(wish)
+                case Wanted.SETTLE:
+                    self._ask_to_settle(wish.operation_id)
+                case _:  # pragma: no cover
+                    assert_never(wish.wanted)
+
+    def _start(self, wish: Wish) -> None:
+        group = workflow.create_event_group(f"turn:{wish.turn_id}", label=f"turn {wish.turn_id}")
+        with group.scope():
+            match wish:
+                case CallModel():
+                    flight = self._fly_model(wish)
+                case CallTool():
+                    flight = self._fly_tool(wish)
+        self._tasks[wish.operation_id] = asyncio.create_task(self._land(wish.operation_id, flight))
+
+    async def _land(self, operation_id: str, flight: Awaitable[None]) -> None:
+        """See a flight through to its end, whether anybody still cares for it or not."""
+        try:
+            await self._caught(flight)
+        finally:
+            self._handles.pop(operation_id, None)
+            self._tasks.pop(operation_id, None)
+            self._end_grace(operation_id)
+
+    async def _caught(self, work: Awaitable[None]) -> None:
+        """Keep a failure of our own code for the main loop to raise, where it would be lost with the task."""
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001  # raised again by the main loop; activity failures never get here
+            self._failure = error
+
+    def _abandon(self, operation_id: str) -> None:
+        """Stop caring for an operation: cancelled if it has no effect; whatever it still reports is a late fact."""
+        handle = self._handles.pop(operation_id, None)
+        if handle is not None and operation_id not in self._effectful:
+            handle.cancel()
+        task = self._tasks.pop(operation_id)
+        self._loose.add(task)
+        task.add_done_callback(self._loose.discard)
+        self._end_grace(operation_id)
+
+    def _ask_to_settle(self, operation_id: str) -> None:
+        """Give a stopped operation a bounded time. A model call is cancelled, and hands back what it has streamed;
+        a tool with an effect is left to finish, since its real result is worth more than its end.
+        """
+        if operation_id in self._graces:
+            return
+        handle = self._handles.get(operation_id)
+        if handle is not None and operation_id not in self._effectful:
+            handle.cancel()
+        self._graces[operation_id] = asyncio.create_task(self._caught(self._grace(operation_id)))
+
+    async def _grace(self, operation_id: str) -> None:
+        await workflow.sleep(timeouts.INTERRUPT_GRACE, summary="time to settle after an interrupt")
+        self._take(GraceExpired(workflow.now(), operation_id))
+
+    def _end_grace(self, operation_id: str) -> None:
+        grace = self._graces.pop(operation_id, None)
+        if grace is not None:
+            grace.cancel()
+
+    # ---- model calls --------------------------------------------------------------------------------------------
+
+    async def _fly_model(self, wish: CallModel) -> None:
+        handle = workflow.start_activity(
+            contract.MODEL_ACTIVITY,
+            model_call(self._session(), wish),
+            result_type=ModelAnswer,
+            activity_id=wish.activity_id,
+            start_to_close_timeout=timeouts.MODEL_ATTEMPT,
+            heartbeat_timeout=timeouts.MODEL_HEARTBEAT,
+            retry_policy=timeouts.MODEL_RETRIES,
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            summary=f"step {wish.step}",
+        )
+        self._handles[wish.operation_id] = handle
+        try:
+            answer = await handle
+        except ActivityError as error:
+            self._take(ModelFailed(workflow.now(), wish.operation_id, _turn_error(error)))
+        else:
+            self._take(ModelAnswered(workflow.now(), wish.operation_id, answer))
+
+    # ---- tool calls ---------------------------------------------------------------------------------------------
+
+    async def _fly_tool(self, wish: CallTool) -> None:
+        plan = wish.plan
+        if plan.effect is not Effect.READ:
+            self._effectful.add(wish.operation_id)
+        handle = workflow.start_activity(
+            plan.tool,
+            tool_invocation(self._session(), wish),
+            result_type=ToolAnswer,
+            activity_id=wish.activity_id,
+            task_queue=plan.task_queue,
+            start_to_close_timeout=timeouts.tool_attempt(plan),
+            heartbeat_timeout=timeouts.tool_heartbeat(plan),
+            retry_policy=timeouts.tool_retries(plan),
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            summary=plan.summary or None,
+        )
+        self._handles[wish.operation_id] = handle
+        self._take(ToolStarted(workflow.now(), wish.operation_id))
+        try:
+            answer = await handle
+        except ActivityError as error:
+            self._take(_tool_fact(wish, error))
+        else:
+            self._take(ToolFinished(workflow.now(), wish.operation_id, answer.result))
+
+
+def _turn_error(error: ActivityError) -> TurnError:
+    match error.cause:
+        case ApplicationError() as cause:
+            return TurnError(type=cause.type or "ModelError", message=cause.message)
+        case TemporalTimeoutError() as cause:
+            return TurnError(type="ModelTimeout", message=f"the model call timed out: {cause.message}")
+        case _:
+            return TurnError(type="ModelCancelled", message="the model call was cancelled")
+
+
+def _tool_fact(wish: CallTool, error: ActivityError) -> Fact:
+    """Tell a definite failure of a tool call from an unknown outcome."""
+    at = workflow.now()
+    cause = error.cause
+    may_have_happened = wish.plan.effect is Effect.ONCE
+    if is_cancelled_exception(error):
+        state, text = ResultState.INTERRUPTED, "the call was cancelled"
+        may_have_happened = may_have_happened and bool(error.started_event_id)
+    elif isinstance(cause, TemporalTimeoutError):
+        state, text = ResultState.ERROR, _timeout_text(wish.plan, cause)
+        may_have_happened = may_have_happened and cause.type is not TimeoutType.SCHEDULE_TO_START
+    else:
+        state, text = ResultState.ERROR, cause.message if isinstance(cause, ApplicationError) else str(cause)
+        may_have_happened = isinstance(cause, ApplicationError) and cause.type == contract.ERROR_UNCERTAIN
+    if may_have_happened:
+        return ToolLost(at, wish.operation_id, text)
+    block = ToolResultBlock(id=wish.plan.call_id, name=wish.plan.tool, output=(TextBlock(text),), state=state)
+    return ToolFinished(at, wish.operation_id, block)
+
+
+def _timeout_text(plan: CallPlan, cause: TemporalTimeoutError) -> str:
+    if cause.type is TimeoutType.HEARTBEAT:
+        return f"the worker that ran {plan.tool} was lost"
+    if cause.type is TimeoutType.SCHEDULE_TO_START:
+        return f"no worker took {plan.tool} up; it did not run"
+    return f"{plan.tool} did not answer within {plan.timeout_seconds:g} s"

@@ -1,0 +1,279 @@
+"""The session's workflow: feeds facts into `advance` and performs what `decide` wants. It holds no rule of a session.
+
+Signals and updates are taken raw, by one dynamic handler each, so that nothing that anybody sends can be dropped
+unseen or fail a workflow task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from pydantic import ValidationError
+
+    from perdure import contract
+    from perdure.admission import admit, known_turn
+    from perdure.advance import advance
+    from perdure.commands import AnyCommand, Close, Interrupt, SubmitTurn, WaitTurn
+    from perdure.contract import (
+        Closed,
+        ContextPage,
+        PageRequest,
+        SessionStart,
+        StateRequest,
+        TranscriptPage,
+        TurnRequest,
+    )
+    from perdure.decide import decide
+    from perdure.errors import ContextTooLarge, InvalidCommand, PerdureError
+    from perdure.facts import CloseRequested, CommandRejected, Fact, InterruptRequested, TurnSubmitted
+    from perdure.identity import SessionKey
+    from perdure.results import CloseReceipt, Receipt, SessionView, TurnAnswer, TurnView
+    from perdure.session import Session, status_of
+    from perdure.state import AgentState
+    from perdure.views import context_page, interrupt_receipt, receipt, session_view, transcript_page, turn_view
+    from workflows import inspection, wire
+    from workflows.flights import Flights
+
+MAX_WAITERS = 4
+"""Updates that may wait for a turn at once. Temporal delivers no more than ten updates at a time to a workflow, so
+that ten waiters would keep an interrupt out; those above the bound are told to ask again."""
+
+MAX_STATE_BYTES = 1_000_000
+"""A state above this is not given whole by a query; it is read in pages. Temporal refuses an answer above 4 MB."""
+
+
+@workflow.defn(name=contract.WORKFLOW_TYPE)
+class AgentSession:
+    """A conversation between a user and an agent, as one durable workflow."""
+
+    @workflow.init
+    def __init__(self, raw: RawValue = wire.NOTHING) -> None:
+        """Seed the state before any handler runs, so that no signal is ahead of what was carried over."""
+        self._broken: PerdureError | None = None
+        self._draining = False
+        self._waiters = 0
+        self._flights = Flights(self._take, lambda: self._session)
+        try:
+            self._session = _begin(workflow.info().workflow_id, raw)
+        except PerdureError as error:
+            self._broken = error
+            self._session = Session.new(SessionKey("unknown", "unknown"))
+
+    @workflow.run
+    async def run(self, raw: RawValue = wire.NOTHING) -> Closed:
+        """Serve the session until it is closed, or until it continues as a new run."""
+        del raw
+        if self._broken is not None:
+            raise wire.failure(self._broken)
+        while not self._session.closed:
+            self._show()
+            if self._due() and self._flights.empty:
+                await self._continue_as_new()
+            seen = self._session
+            self._flights.perform(decide(self._session))
+            await workflow.wait_condition(lambda: self._session is not seen or self._flights.failed)
+            self._flights.raise_failure()
+        self._show()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return Closed(reason=self._session.close_reason, turns=self._session.turn_count)
+
+    # ---- facts --------------------------------------------------------------------------------------------------
+
+    def _take(self, fact: Fact) -> None:
+        self._session = advance(self._session, fact)
+
+    # ---- commands -----------------------------------------------------------------------------------------------
+
+    @workflow.signal(dynamic=True)
+    def on_signal(self, name: str, args: Sequence[RawValue]) -> None:
+        """Take a command that waits for no answer. What can't be accepted is recorded; this never raises."""
+        if self._broken is not None:
+            return
+        try:
+            command = wire.command(name, args, by_signal=True)
+            admit(self._session, command)
+        except PerdureError as error:
+            self._take(CommandRejected(_now(), name[:200], type(error).__name__, str(error)[:500]))
+            return
+        self._accept(command)
+
+    @workflow.update(dynamic=True)
+    async def on_update(self, name: str, args: Sequence[RawValue]) -> object:
+        """Take a command and answer it."""
+        command = wire.command(name, args)
+        match command:
+            case SubmitTurn():
+                return await self._submit(command)
+            case WaitTurn():
+                return await self._wait_turn(command.turn_id)
+            case Interrupt():
+                answer = interrupt_receipt(self._session)
+                self._accept(command)
+                return answer
+            case Close():
+                self._accept(command)
+                await workflow.wait_condition(lambda: self._session.closed)
+                return CloseReceipt(cancelled=self._session.cancelled_by_close)
+
+    @on_update.validator
+    def check_update(self, name: str, args: Sequence[RawValue]) -> None:
+        """Refuse what can't be carried out, before it leaves an event."""
+        if self._broken is not None:
+            raise wire.failure(self._broken)
+        try:
+            admit(self._session, wire.command(name, args))
+        except PerdureError as error:
+            raise wire.failure(error) from None
+
+    def _accept(self, command: AnyCommand) -> None:
+        at = _now()
+        match command:
+            case SubmitTurn():
+                self._accept_submit(command, at)
+            case Interrupt():
+                self._take(
+                    InterruptRequested(at, command.run_id, command.message, command.partial, command.actor)
+                )
+            case Close():
+                self._take(CloseRequested(at, command.reason, command.actor))
+            case WaitTurn():
+                pass
+
+    def _accept_submit(self, command: SubmitTurn, at: datetime) -> str:
+        turn_id = command.turn_id or workflow.uuid4().hex
+        if known_turn(self._session, command) is None:
+            run_id = command.run_id or workflow.uuid4().hex
+            self._take(
+                TurnSubmitted(
+                    at, turn_id, run_id, command.input, command.on_busy, command.attributes, command.actor
+                )
+            )
+        return turn_id
+
+    async def _submit(self, command: SubmitTurn) -> Receipt | TurnAnswer:
+        repeated = known_turn(self._session, command) is not None
+        turn_id = self._accept_submit(command, _now())
+        record = self._session.record(turn_id)
+        if record is None:
+            msg = "the session was closed before the turn could be taken; submit again to open it anew"
+            raise ApplicationError(msg, type="SessionClosed", non_retryable=True)
+        answer = receipt(self._session, record, repeated=repeated)
+        if command.wait == "accepted":
+            return answer
+        waited = await self._wait_turn(turn_id)
+        return TurnAnswer(receipt=answer, turn=waited.turn, detached=waited.detached)
+
+    async def _wait_turn(self, turn_id: str) -> TurnAnswer:
+        """Wait until a turn is settled, if there is room for one more who waits."""
+        if self._waiters < MAX_WAITERS:
+            self._waiters += 1
+            try:
+                await workflow.wait_condition(lambda: self._draining or self._settled(turn_id))
+            finally:
+                self._waiters -= 1
+        turn = turn_view(self._session, turn_id)
+        if turn is None:
+            msg = f"turn {turn_id!r} is no longer remembered"
+            raise ApplicationError(msg, type="TurnNotFound", non_retryable=True)
+        return TurnAnswer(turn=turn, detached=not turn.status.settled)
+
+    def _settled(self, turn_id: str) -> bool:
+        status = status_of(self._session, turn_id)
+        return status is None or status.settled
+
+    # ---- queries ------------------------------------------------------------------------------------------------
+
+    @workflow.query(name=contract.AGENT_STATE, description="The AgentState snapshot, whole")
+    def agent_state(self, raw: RawValue = wire.NOTHING) -> AgentState:
+        """Return the state; `{"context": false}` leaves the messages out."""
+        request = wire.read(StateRequest, contract.AGENT_STATE, raw)
+        state = self._session.state
+        if not request.context:
+            return state.model_copy(update={"context": ()})
+        if len(state.model_dump_json()) > MAX_STATE_BYTES:
+            msg = f'the state is too large for one answer; ask with {{"context": false}} and read {contract.CONTEXT_PAGE}'
+            raise wire.failure(ContextTooLarge(msg))
+        return state
+
+    @workflow.query(name=contract.SESSION_VIEW, description="The session at a glance")
+    def session_view(self) -> SessionView:
+        """Return the session at a glance."""
+        return self._view()
+
+    @workflow.query(name=contract.TURN, description='One turn: {"turn_id": ...}; null when it is not known')
+    def turn(self, raw: RawValue = wire.NOTHING) -> TurnView | None:
+        """Return one turn, or nothing when the session doesn't know it."""
+        return turn_view(self._session, wire.read(TurnRequest, contract.TURN, raw).turn_id)
+
+    @workflow.query(name=contract.CONTEXT_PAGE, description='Messages behind a position: {"after": 0}')
+    def context_page(self, raw: RawValue = wire.NOTHING) -> ContextPage:
+        """Return part of the context."""
+        return context_page(self._session, wire.read(PageRequest, contract.CONTEXT_PAGE, raw))
+
+    @workflow.query(name=contract.TRANSCRIPT_PAGE, description='What was said and done: {"after": 0}')
+    def transcript_page(self, raw: RawValue = wire.NOTHING) -> TranscriptPage:
+        """Return part of the transcript."""
+        return transcript_page(self._session, wire.read(PageRequest, contract.TRANSCRIPT_PAGE, raw))
+
+    # ---- the edge -----------------------------------------------------------------------------------------------
+
+    def _view(self) -> SessionView:
+        info = workflow.info()
+        return session_view(
+            self._session,
+            history_length=info.get_current_history_length(),
+            history_size=info.get_current_history_size(),
+        )
+
+    def _show(self) -> None:
+        """Bring the Temporal UI up to date."""
+        key = self._session.key
+        workflow.set_current_details(inspection.current_details(key, self._view()))
+        present = workflow.info().typed_search_attributes
+        updates = inspection.attribute_updates(present, key, self._session.status)
+        if updates:
+            workflow.upsert_search_attributes(updates)
+
+    def _due(self) -> bool:
+        """Whether it is time to continue as new."""
+        return workflow.info().is_continue_as_new_suggested()
+
+    async def _continue_as_new(self) -> None:
+        """Let those who wait ask the next run, then carry the whole session over. What comes meanwhile is taken too."""
+        self._draining = True
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        start = {"carried": self._session.model_dump(mode="json")}
+        workflow.continue_as_new(args=[start])
+
+
+def _now() -> datetime:
+    return workflow.now()
+
+
+def _begin(workflow_id: str, raw: RawValue) -> Session:
+    """Return the session that this run begins with.
+
+    Raises:
+        InvalidSessionKey: the workflow id is not a session's.
+        InvalidCommand: the input can't be read, or is another session's.
+    """
+    key = SessionKey.parse(workflow_id)
+    start = wire.read(SessionStart, "the workflow's input", raw)
+    if start.carried is None:
+        return Session.new(key, start.seed)
+    try:
+        session = Session.model_validate(start.carried)
+    except ValidationError as error:
+        msg = f"the carried session can't be read: {error.error_count()} errors"
+        raise InvalidCommand(msg) from None
+    if session.key != key:
+        msg = f"the carried session is {session.key.workflow_id}, not {workflow_id}"
+        raise InvalidCommand(msg)
+    return session
+

@@ -1,0 +1,65 @@
+"""Every time-out and retry policy of the session workflow, each with its reason. Durations that an agent decides come
+with the plans of its tool calls.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio.common import RetryPolicy
+
+from perdure.contract import CallPlan
+from perdure.operations import Effect
+
+MODEL_ATTEMPT = timedelta(minutes=20)
+"""One attempt of a model call. Long, since reasoning models think for minutes; a silent provider is noticed much
+earlier by the client's own read time-out."""
+
+MODEL_HEARTBEAT = timedelta(seconds=15)
+"""How long a dead worker can hold a model call. Our activities beat every second from the event loop; fifteen seconds
+forgive a loop that is blocked for a while, and a repeated model call costs money but has no effect."""
+
+MODEL_RETRIES = RetryPolicy(
+    initial_interval=timedelta(seconds=1),
+    backoff_coefficient=2,
+    maximum_interval=timedelta(minutes=1),
+    maximum_attempts=20,
+)
+"""The activity itself ends the attempts by the agent's `model_attempts` with a final error. The bound here is for
+attempts that never got that far: a worker that dies each time it touches this call must not do so for ever."""
+
+INTERRUPT_GRACE = timedelta(seconds=1.5)
+"""How long a stopped operation may take to hand back what it has. Cancellation reaches an activity within a second,
+with the next heartbeat."""
+
+TOOL_BACKOFF_START = timedelta(milliseconds=500)
+TOOL_BACKOFF_MAX = timedelta(seconds=30)
+"""Tools are waited for by a person, so that attempts begin close together."""
+
+
+TOOL_MARGIN = timedelta(seconds=5)
+"""The worker ends an attempt itself at the tool's time-out, and knows more when it does; the server steps in after
+this margin, when the worker is too busy even for that."""
+
+LOST_WORKERS = 10
+"""Attempts that a tool may lose to dying workers beyond its own `attempts`, which the activity counts."""
+
+
+def tool_attempt(plan: CallPlan) -> timedelta:
+    """How long one attempt of a tool may take: what the tool declares, and a margin."""
+    return timedelta(seconds=plan.timeout_seconds) + TOOL_MARGIN
+
+
+def tool_heartbeat(plan: CallPlan) -> timedelta:
+    """How long a dead worker can hold a tool call: a setting of the worker that planned it."""
+    return timedelta(seconds=plan.heartbeat_seconds)
+
+
+def tool_retries(plan: CallPlan) -> RetryPolicy:
+    """How often a tool may be started: a `once` tool a single time, whatever happens."""
+    return RetryPolicy(
+        initial_interval=TOOL_BACKOFF_START,
+        backoff_coefficient=2,
+        maximum_interval=TOOL_BACKOFF_MAX,
+        maximum_attempts=1 if plan.effect is Effect.ONCE else plan.attempts + LOST_WORKERS,
+    )
