@@ -6,7 +6,7 @@ Everything travels as plain JSON and is read here, so that a client with any JSO
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NoReturn, TypeVar, cast
 
 from temporalio.client import (
@@ -32,6 +32,9 @@ from perdure.errors import (
 )
 from perdure.values import Frozen
 
+BUSY_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5)
+"""Seconds between attempts of a query that the server has no room for: it buffers few for one workflow at a time."""
+
 Handle = WorkflowHandle[object, object]
 Model = TypeVar("Model", bound=Frozen)
 
@@ -45,15 +48,27 @@ async def query(handle: Handle, name: str, request: Frozen | None, answer: type[
         InvalidCommand: the session can't answer; the message is its own.
     """
     args = [] if request is None else [plain(request)]
-    try:
-        raw = cast("RawValue", await handle.query(name, args=args, result_type=RawValue))
-    except WorkflowQueryFailedError as error:
-        raise InvalidCommand(str(error)) from error
-    except RPCError as error:
-        raise_for(error, handle.id)
+    for pause in BUSY_PAUSES:
+        try:
+            raw = await _query_once(handle, name, args)
+            break
+        except RPCError as error:
+            if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED:
+                raise_for(error, handle.id)
+            await asyncio.sleep(pause)
+    else:
+        msg = f"session {handle.id} is asked more than it can answer; ask less often"
+        raise ServerUnavailable(msg)
     if not raw.payload.data or raw.payload.data == b"null":
         return None
     return answer.model_validate_json(raw.payload.data)
+
+
+async def _query_once(handle: Handle, name: str, args: Sequence[object]) -> RawValue:
+    try:
+        return cast("RawValue", await handle.query(name, args=args, result_type=RawValue))
+    except WorkflowQueryFailedError as error:
+        raise InvalidCommand(str(error)) from error
 
 
 async def update(handle: Handle, name: str, command: Frozen, answer: type[Model]) -> Model:

@@ -68,7 +68,7 @@ class SessionHandle:
         """Address the session of `key`; `task_queue` is where it would be started."""
         self.key = key
         self.workflow_id = key.workflow_id
-        self._client = client
+        self.client = client
         self._task_queue = task_queue
         self._workflow = cast("calls.Handle", client.get_workflow_handle(self.workflow_id))
 
@@ -234,7 +234,7 @@ class SessionHandle:
             start = self._start_operation()
             try:
                 return await calls.update_with_start(
-                    self._client, start, self.workflow_id, commands.SUBMIT_TURN, command, answer
+                    self.client, start, self.workflow_id, commands.SUBMIT_TURN, command, answer
                 )
             except (SessionClosed, SessionNotFound):
                 await asyncio.sleep(REOPEN_PAUSE)
@@ -261,7 +261,7 @@ class SessionHandle:
             SessionExists: it is there already.
         """
         try:
-            await self._client.start_workflow(
+            await self.client.start_workflow(
                 contract.WORKFLOW_TYPE,
                 calls.plain(start),
                 id=self.workflow_id,

@@ -20,8 +20,6 @@ TOKEN = "for-tests-only"  # noqa: S105  # opens nothing but a service that a tes
 
 @dataclass(eq=False)
 class Desk:
-    program: Program
-    url: str
     http: httpx.AsyncClient
 
     async def submit(self, order_id: str, user_id: str, reason: str = "broken", *, key: str = "") -> httpx.Response:
@@ -42,22 +40,30 @@ class Desk:
         answer = await self.http.get("/ledger", headers={"X-Staff-Token": TOKEN})
         return answer.raise_for_status().json()
 
-    async def counts(self) -> tuple[int, int]:
-        counts = (await self.books())["counts"]
-        return counts["requests"], counts["payments"]
+    async def counts(self, order_id: str = "A1042") -> tuple[int, int]:
+        """Requests and payments of one order."""
+        books = await self.books()
+        requests = [item["request_id"] for item in books["requests"] if item["order_id"] == order_id]
+        return len(requests), sum(payment["request_id"] in requests for payment in books["payments"])
 
     async def held(self) -> bool:
         return (await self.http.get("/health")).json()["held"] > 0
 
 
 @contextlib.asynccontextmanager
-async def open_desk(database: Path, env: Mapping[str, str] | None = None, *, port: int = 0) -> AsyncGenerator[Desk]:
+async def desk_at(url: str) -> AsyncGenerator[Desk]:
+    async with httpx.AsyncClient(base_url=url, timeout=30) as http:
+        yield Desk(http)
+
+
+@contextlib.asynccontextmanager
+async def open_desk(
+    database: Path, env: Mapping[str, str] | None = None, *, port: int = 0
+) -> AsyncGenerator[tuple[Desk, Program]]:
+    """Start a refund service of one's own."""
     settings = {"REFUNDS_STAFF_TOKEN": TOKEN, **(env or {})}
-    async with (
-        refund_service(database, settings, port=port) as (program, url),
-        httpx.AsyncClient(base_url=url, timeout=30) as http,
-    ):
-        yield Desk(program, url, http)
+    async with refund_service(database, settings, port=port) as (program, url), desk_at(url) as desk:
+        yield desk, program
 
 
 def error_type(answer: httpx.Response) -> str:

@@ -1,125 +1,155 @@
-"""The refund service over HTTP, each time a process of its own."""
+"""The refund service over HTTP, in a process of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from typing import TYPE_CHECKING
+import uuid
+from dataclasses import asdict
+from typing import TYPE_CHECKING, NamedTuple
 
 import httpx
 import pytest
 import pytest_asyncio
+from sqlalchemy import insert
 
 from examples.refunds.processes import until
-from tests.examples.desk import Desk, error_type, open_desk
+from examples.refunds.records import Order
+from examples.refunds.tables import open_engine, orders
+from tests.examples.desk import Desk, desk_at, error_type, open_desk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
 
+class Shared(NamedTuple):
+    """One service for the tests of this file that leave it alone: starting one takes a second."""
+
+    url: str
+    database: Path
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Shared]:
+    database = tmp_path_factory.mktemp("desk") / "refunds.db"
+    async with open_desk(database) as (desk, _):
+        yield Shared(str(desk.http.base_url), database)
+
+
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
-    async with open_desk(tmp_path / "refunds.db") as desk:
+async def desk(shared: Shared) -> AsyncGenerator[Desk]:
+    async with desk_at(shared.url) as desk:
         yield desk
 
 
-async def test_many_attempts_of_one_operation_make_one_request(desk: Desk) -> None:
-    answers = await asyncio.gather(*(desk.submit("A1042", "alice", key="op-1") for _ in range(20)))
+@pytest.fixture
+def order(shared: Shared) -> str:
+    """A new order of alice's: sold by the shop, which writes it into the service's file."""
+    order_id = f"T{uuid.uuid4().hex[:8].upper()}"
+    engine = open_engine(shared.database)
+    with engine.connect() as connection, connection.begin():
+        connection.execute(insert(orders), asdict(Order(order_id, "alice", 120_00)))
+    engine.dispose()
+    return order_id
+
+
+async def test_many_attempts_of_one_operation_make_one_request(desk: Desk, order: str) -> None:
+    answers = await asyncio.gather(*(desk.submit(order, "alice", key=order) for _ in range(20)))
 
     assert sorted(answer.status_code for answer in answers) == [200] * 19 + [201]
     assert sum("Idempotency-Replayed" in answer.headers for answer in answers) == 19
     assert len({answer.text for answer in answers}) == 1
-    assert await desk.counts() == (1, 0)
+    assert await desk.counts(order) == (1, 0)
 
 
-async def test_many_operations_for_one_order_make_one_request_that_all_are_told_of(desk: Desk) -> None:
+async def test_many_operations_for_one_order_make_one_request_that_all_are_told_of(desk: Desk, order: str) -> None:
     """B69: no second request; the answer names the existing one."""
-    answers = await asyncio.gather(*(desk.submit("A1042", "alice") for _ in range(20)))
+    answers = await asyncio.gather(*(desk.submit(order, "alice") for _ in range(20)))
 
     assert sorted(answer.status_code for answer in answers) == [200] * 19 + [201]
     assert [answer.json()["created"] for answer in answers].count(True) == 1
     assert len({answer.json()["request"]["request_id"] for answer in answers}) == 1
-    assert await desk.counts() == (1, 0)
+    assert await desk.counts(order) == (1, 0)
 
 
-async def test_a_key_answers_as_it_did_whatever_has_happened_since(desk: Desk) -> None:
-    first = await desk.submit("A1042", "alice", key="op-1")
+async def test_a_key_answers_as_it_did_whatever_has_happened_since(desk: Desk, order: str) -> None:
+    first = await desk.submit(order, "alice", key=order)
     await desk.settle(first.json()["request"]["request_id"])
 
-    again = await desk.submit("A1042", "alice", key="op-1")
+    again = await desk.submit(order, "alice", key=order)
 
     assert again.json() == first.json()
     assert (again.status_code, again.headers["Idempotency-Replayed"]) == (200, "true")
 
 
-async def test_a_key_cannot_be_used_for_something_else(desk: Desk) -> None:
-    await desk.submit("A1042", "alice", key="op-1")
+async def test_a_key_cannot_be_used_for_something_else(desk: Desk, order: str) -> None:
+    await desk.submit(order, "alice", key=order)
 
-    other_order = await desk.submit("A1043", "alice", key="op-1")
-    other_reason = await desk.submit("A1042", "alice", "late", key="op-1")
+    other_order = await desk.submit("A1043", "alice", key=order)
+    other_reason = await desk.submit(order, "alice", "late", key=order)
 
     assert [other_order.status_code, other_reason.status_code] == [409, 409]
     assert error_type(other_order) == error_type(other_reason) == "idempotency_key_reused"
-    assert await desk.counts() == (1, 0)
+    assert await desk.counts(order) == (1, 0)
 
 
-async def test_an_order_of_somebody_else_is_as_unknown_as_one_that_does_not_exist(desk: Desk) -> None:
+async def test_an_order_of_somebody_else_is_as_unknown_as_one_that_does_not_exist(desk: Desk, order: str) -> None:
     """B69: Bob asking about alice's request is told nothing about it."""
-    await desk.submit("A1042", "alice")
+    await desk.submit(order, "alice")
 
     for others, nobodys in (
-        (await desk.find("A1042", "bob"), await desk.find("A9999", "bob")),
-        (await desk.submit("A1042", "bob"), await desk.submit("A9999", "bob")),
+        (await desk.find(order, "bob"), await desk.find("A9999", "bob")),
+        (await desk.submit(order, "bob"), await desk.submit("A9999", "bob")),
     ):
         assert others.status_code == nobodys.status_code == 404
-        assert others.text.replace("A1042", "-") == nobodys.text.replace("A9999", "-")
-    assert await desk.counts() == (1, 0)
+        assert others.text.replace(order, "-") == nobodys.text.replace("A9999", "-")
+    assert await desk.counts(order) == (1, 0)
 
 
-async def test_a_request_is_paid_once_however_often_that_is_asked(desk: Desk) -> None:
-    request_id = (await desk.submit("A1042", "alice")).json()["request"]["request_id"]
+async def test_a_request_is_paid_once_however_often_that_is_asked(desk: Desk, order: str) -> None:
+    request_id = (await desk.submit(order, "alice")).json()["request"]["request_id"]
     await desk.staff(f"/requests/{request_id}/approve")
 
     answers = await asyncio.gather(*(desk.staff(f"/requests/{request_id}/pay") for _ in range(10)))
 
     assert sorted(answer.status_code for answer in answers) == [200] * 9 + [201]
     assert len({answer.text for answer in answers}) == 1
-    assert await desk.counts() == (1, 1)
+    assert await desk.counts(order) == (1, 1)
 
 
-async def test_a_paid_order_is_not_refunded_again(desk: Desk) -> None:
-    request_id = (await desk.submit("A1042", "alice")).json()["request"]["request_id"]
+async def test_a_paid_order_is_not_refunded_again(desk: Desk, order: str) -> None:
+    request_id = (await desk.submit(order, "alice")).json()["request"]["request_id"]
     await desk.settle(request_id)
 
-    again = (await desk.submit("A1042", "alice")).json()
+    again = (await desk.submit(order, "alice")).json()
 
     assert (again["created"], again["request"]["request_id"], again["request"]["status"]) == (False, request_id, "paid")
 
 
-async def test_a_rejected_request_makes_way_for_a_new_one(desk: Desk) -> None:
-    request_id = (await desk.submit("A1042", "alice")).json()["request"]["request_id"]
+async def test_a_rejected_request_makes_way_for_a_new_one(desk: Desk, order: str) -> None:
+    request_id = (await desk.submit(order, "alice")).json()["request"]["request_id"]
     await desk.staff(f"/requests/{request_id}/reject")
 
-    again = await desk.submit("A1042", "alice")
+    again = await desk.submit(order, "alice")
 
     assert again.status_code == 201
-    found = (await desk.find("A1042", "alice")).json()["requests"]
+    found = (await desk.find(order, "alice")).json()["requests"]
     assert [item["status"] for item in found] == ["requested", "rejected"]
 
 
-async def test_nothing_is_paid_that_was_not_approved(desk: Desk) -> None:
-    request_id = (await desk.submit("A1042", "alice")).json()["request"]["request_id"]
+async def test_nothing_is_paid_that_was_not_approved(desk: Desk, order: str) -> None:
+    request_id = (await desk.submit(order, "alice")).json()["request"]["request_id"]
 
     refused = await desk.staff(f"/requests/{request_id}/pay")
 
     assert (refused.status_code, error_type(refused)) == (409, "wrong_status")
-    assert await desk.counts() == (1, 0)
+    assert await desk.counts(order) == (1, 0)
 
 
 @pytest.mark.parametrize("token", ["", "wrong", "f\u00fcr-tests"])
-async def test_only_staff_approve_pay_and_read_the_books(desk: Desk, token: str) -> None:
-    request_id = (await desk.submit("A1042", "alice")).json()["request"]["request_id"]
+async def test_only_staff_approve_pay_and_read_the_books(desk: Desk, order: str, token: str) -> None:
+    request_id = (await desk.submit(order, "alice")).json()["request"]["request_id"]
     header = {b"X-Staff-Token": token.encode()}
 
     answers = [
@@ -132,7 +162,7 @@ async def test_only_staff_approve_pay_and_read_the_books(desk: Desk, token: str)
 
 
 async def test_without_a_token_of_its_own_the_service_lets_no_staff_in(tmp_path: Path) -> None:
-    async with open_desk(tmp_path / "refunds.db", {"REFUNDS_STAFF_TOKEN": ""}) as desk:
+    async with open_desk(tmp_path / "refunds.db", {"REFUNDS_STAFF_TOKEN": ""}) as (desk, _):
         answer = await desk.staff("/requests/R-1/pay", token="")
 
     assert (answer.status_code, error_type(answer)) == (403, "staff_only")
@@ -157,18 +187,12 @@ BODIES = {
 }
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def one_desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[str]:
-    async with open_desk(tmp_path_factory.mktemp("desk") / "refunds.db") as desk:
-        yield desk.url
-
-
 @pytest.mark.parametrize("name", BODIES)
-async def test_bad_input_is_refused_with_a_reason_and_changes_nothing(one_desk: str, name: str) -> None:
+async def test_bad_input_is_refused_with_a_reason_and_changes_nothing(desk: Desk, order: str, name: str) -> None:
     body, status = BODIES[name]
-    async with httpx.AsyncClient(base_url=one_desk) as http:
-        answer = await http.post("/requests", content=body, headers={"Idempotency-Key": "op-1"})
-        standing = await http.get("/requests", params={"order_id": "A1042", "user_id": "alice"})
+    body = body.replace(b"A1042", order.encode())
+    answer = await desk.http.post("/requests", content=body, headers={"Idempotency-Key": "op-1"})
+    standing = await desk.http.get("/requests", params={"order_id": order, "user_id": "alice"})
 
     assert answer.status_code == status
     assert answer.json()["error"]["message"]
@@ -176,41 +200,39 @@ async def test_bad_input_is_refused_with_a_reason_and_changes_nothing(one_desk: 
     assert standing.json()["requests"] == []
 
 
-@pytest.mark.parametrize("key", ["", " ", "\t", "k" * 201, "schl\u00fcssel"])
-async def test_a_request_without_a_usable_key_is_refused(one_desk: str, key: str) -> None:
+@pytest.mark.parametrize("key", ["", "two words", "k" * 201, "schl\u00fcssel"])
+async def test_a_request_without_a_usable_key_is_refused(desk: Desk, key: str) -> None:
     body = {"order_id": "A1042", "user_id": "alice", "reason": "x"}
-    async with httpx.AsyncClient(base_url=one_desk) as http:
-        answer = await http.post("/requests", json=body, headers={b"Idempotency-Key": key.encode()})
+    answer = await desk.http.post("/requests", json=body, headers={b"Idempotency-Key": key.encode()})
 
     assert (answer.status_code, error_type(answer)) == (400, "idempotency_key_required")
 
 
 @pytest.mark.parametrize("query", ["", "order_id=A1042", "order_id=A1042&user_id=", "order_id=%00&user_id=alice"])
-async def test_a_question_that_lacks_something_is_refused(one_desk: str, query: str) -> None:
-    async with httpx.AsyncClient(base_url=one_desk) as http:
-        answer = await http.get(f"/requests?{query}")
+async def test_a_question_that_lacks_something_is_refused(desk: Desk, query: str) -> None:
+    answer = await desk.http.get(f"/requests?{query}")
 
     assert (answer.status_code, error_type(answer)) == (422, "invalid_request")
 
 
-async def test_reasons_in_any_language_are_kept_as_they_are(desk: Desk) -> None:
+async def test_reasons_in_any_language_are_kept_as_they_are(desk: Desk, order: str) -> None:
     reason = "订单坏了\nzu spät 😀 e\u0301"
-    await desk.submit("A1042", "alice", reason)
+    await desk.submit(order, "alice", reason)
 
-    (kept,) = (await desk.find("A1042", "alice")).json()["requests"]
+    (kept,) = (await desk.find(order, "alice")).json()["requests"]
 
     assert kept["reason"] == reason
 
 
 async def test_the_ledger_outlives_its_process(tmp_path: Path) -> None:
     """B70: the ledger holds one payment, whatever dies."""
-    async with open_desk(tmp_path / "refunds.db") as desk:
+    async with open_desk(tmp_path / "refunds.db") as (desk, program):
         first = await desk.submit("A1042", "alice", key="op-1")
         await desk.settle(first.json()["request"]["request_id"])
         before = await desk.books()
-        await desk.program.kill()
+        await program.kill()
 
-    async with open_desk(tmp_path / "refunds.db") as desk:
+    async with open_desk(tmp_path / "refunds.db") as (desk, program):
         again = await desk.submit("A1042", "alice", key="op-1")
         assert (again.json(), again.headers["Idempotency-Replayed"]) == (first.json(), "true")
         assert await desk.books() == before
@@ -218,7 +240,7 @@ async def test_the_ledger_outlives_its_process(tmp_path: Path) -> None:
 
 
 async def test_an_answer_can_be_held_between_effect_and_answer(tmp_path: Path) -> None:
-    async with open_desk(tmp_path / "refunds.db", {"REFUNDS_HOLD_AFTER_COMMIT": "1"}) as desk:
+    async with open_desk(tmp_path / "refunds.db", {"REFUNDS_HOLD_AFTER_COMMIT": "1"}) as (desk, _):
         waiting = asyncio.create_task(desk.submit("A1042", "alice", key="op-1"))
         await until(desk.held, "an answer to be held")
         assert await desk.counts() == (1, 0)
@@ -231,7 +253,7 @@ async def test_an_answer_can_be_held_between_effect_and_answer(tmp_path: Path) -
 
 
 async def test_nothing_is_held_for_a_caller_that_is_gone(tmp_path: Path) -> None:
-    async with open_desk(tmp_path / "refunds.db", {"REFUNDS_HOLD_AFTER_COMMIT": "1"}) as desk:
+    async with open_desk(tmp_path / "refunds.db", {"REFUNDS_HOLD_AFTER_COMMIT": "1"}) as (desk, _):
         waiting = asyncio.create_task(desk.submit("A1042", "alice"))
         await until(desk.held, "an answer to be held")
         waiting.cancel()
@@ -244,7 +266,7 @@ async def test_nothing_is_held_for_a_caller_that_is_gone(tmp_path: Path) -> None
 
 
 async def test_an_answer_can_be_lost_and_asked_for_again(tmp_path: Path) -> None:
-    async with open_desk(tmp_path / "refunds.db", {"REFUNDS_DROP_AFTER_COMMIT": "1"}) as desk:
+    async with open_desk(tmp_path / "refunds.db", {"REFUNDS_DROP_AFTER_COMMIT": "1"}) as (desk, _):
         with pytest.raises(httpx.TransportError):
             await desk.submit("A1042", "alice", key="op-1")
 
@@ -256,11 +278,11 @@ async def test_an_answer_can_be_lost_and_asked_for_again(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_told_to_end_the_service_ends_in_order(tmp_path: Path, number: signal.Signals) -> None:
-    async with open_desk(tmp_path / "refunds.db", {"REFUNDS_HOLD_AFTER_COMMIT": "1"}) as desk:
+    async with open_desk(tmp_path / "refunds.db", {"REFUNDS_HOLD_AFTER_COMMIT": "1"}) as (desk, program):
         waiting = asyncio.create_task(desk.submit("A1042", "alice"))
         await until(desk.held, "an answer to be held")
 
-        desk.program.child.send_signal(number)
+        program.child.send_signal(number)
 
         assert (await waiting).status_code == 201
-        assert await desk.program.stop() == 0
+        assert await program.stop() == 0

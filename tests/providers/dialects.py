@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perdure.providers.openai_errors import Complaint
 from perdure.providers.openai_stream import Answer
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from perdure.models import ModelResponse
 
-Chunk = dict[str, object]
+Chunk = dict[str, Any]
 
 COMPLAINT = Complaint("provider.test", "text/event-stream", ("sk-abcdefgh12345678",))
 USAGE: Chunk = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
@@ -129,7 +129,7 @@ class Dialect:
     def _filled(self, item: Chunk) -> Chunk:
         if not self.nulls:
             return item
-        (choice,) = item["choices"]  # type: ignore[misc]
+        (choice,) = item["choices"]
         nulls = {"content": None, "tool_calls": None, "function_call": None, "refusal": None, "role": None}
         return {**item, "usage": None, "error": None, "choices": [{**choice, "delta": {**nulls, **choice["delta"]}}]}
 
@@ -144,7 +144,7 @@ class Dialect:
                 yield {**chunks[-1], "usage": USAGE}
             case "choice":
                 yield from chunks[:-1]
-                (choice,) = chunks[-1]["choices"]  # type: ignore[misc]
+                (choice,) = chunks[-1]["choices"]
                 yield {**chunks[-1], "choices": [{**choice, "usage": USAGE}]}
             case _:
                 yield from chunks

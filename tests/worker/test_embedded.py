@@ -128,6 +128,7 @@ async def test_a_second_starter_uses_the_server_that_runs_and_leaves_it_alone(tm
         with pytest.raises(RuntimeError, match="another process"):
             await second.kill()
         await second.stop()
+        assert not second.reused
         assert first.running
         assert await start_workflow(first)
 
@@ -298,6 +299,17 @@ async def test_a_folder_whose_owner_was_killed_is_used_again_at_once(tmp_path: P
     async with EmbeddedServer(tmp_path, headless=True, reuse=True) as server:
         assert not server.reused
         assert json.loads((tmp_path / "server.json").read_text())["owner_pid"] == os.getpid()
+
+
+async def test_a_server_whose_owner_is_gone_is_not_used_since_it_is_about_to_end(tmp_path: Path) -> None:
+    gone = await asyncio.create_subprocess_exec("true")
+    await gone.wait()
+    async with EmbeddedServer(headless=True) as server:
+        ServerRecord(owner_pid=gone.pid, server_pid=server.pid or 0, address=server.address).write(tmp_path)
+        lock = try_lock(tmp_path)
+        assert lock
+        with lock, pytest.raises(ServerUnavailable, match=f"another process uses {tmp_path}"):
+            await EmbeddedServer(tmp_path, headless=True, reuse=True, start_timeout=0.5).start()
 
 
 def _unlocked(folder: Path) -> bool:

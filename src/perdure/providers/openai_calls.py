@@ -117,11 +117,13 @@ class CallCollector:
         for known in (self._by_id(piece), self._by_index(piece)):
             if known is not None:
                 return None if _begins_another(known, piece) else known
-        if not self._calls or (piece.name and (piece.id or piece.index is not None)):
-            return None
-        if piece.id and piece.index is not None:
+        tagged = piece.index is not None or bool(piece.id)
+        if not self._calls or (piece.name and tagged):
             return None
         last = self._calls[-1 if position is None or position >= len(self._calls) else position]
+        if not piece.name and tagged:
+            # A server that gives each piece an id or an index of its own, or a call whose name is still to come.
+            return None if last.whole else last
         return None if _begins_another(last, piece) else last
 
     def _by_id(self, piece: _Piece) -> _Call | None:

@@ -57,20 +57,26 @@ class EventReader:
         """
         if not piece:
             return
-        if self._after_cr and piece.startswith(b"\n"):
-            piece = piece[1:]
-        self._after_cr = piece.endswith(b"\r")
-        *ended, rest = _LINE_END.split(piece)
-        for end in ended:
-            self._grow(end)
-            yield from self._take_line()
-        self._grow(rest)
+        if self._after_cr:
+            piece = piece.removeprefix(b"\n")
+        self._after_cr = piece.endswith(b"\r") and self._streams is not False
+        if self._streams is False:
+            self._grow(piece)
+        else:
+            *ended, rest = _LINE_END.split(piece)
+            for end in ended:
+                self._grow(end)
+                yield from self._take_line()
+            self._grow(rest)
 
     def end(self) -> Iterator[Event]:
         """Yield what is left when the body has ended."""
-        if any(self._line):
+        if self._streams is not False and any(self._line):
             yield from self._take_line()
-        if any(self._data):
+        if self._streams is False:
+            body = _LINE_END.sub(b"\n", b"".join(self._line))
+            yield Event(body.decode(errors="replace"), complete=False)
+        elif any(self._data):
             yield Event("\n".join(self._data), self._name, complete=False)
 
     def _grow(self, piece: bytes) -> None:
@@ -81,6 +87,10 @@ class EventReader:
         self._line.append(piece)
 
     def _take_line(self) -> Iterator[Event]:
+        self._size += 1  # its end
+        if self._streams is False:
+            self._line.append(b"\n")
+            return
         line = b"".join(self._line)
         self._line = []
         if self._first_line:
@@ -88,13 +98,12 @@ class EventReader:
             self._first_line = False
         if self._streams is None and line.strip():
             self._streams = not line.lstrip().startswith(_NOT_A_STREAM)
-        text = line.decode(errors="replace")
         if self._streams is False:
-            self._data.append(text)
-        elif not text:
+            self._line = [line, b"\n"]
+        elif not line:
             yield from self._dispatch()
-        elif not self._take_field(text):
-            self._size -= len(line)
+        elif not self._take_field(line.decode(errors="replace")):
+            self._size -= len(line) + 1
 
     def _take_field(self, line: str) -> bool:
         """Take one field, and return whether it was kept: comments may come without end while a model thinks."""

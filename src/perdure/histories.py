@@ -1,0 +1,106 @@
+"""Recorded histories: what a session lived through, kept as a file, and lived through again on today's code.
+
+A session that was started on older code is replayed by newer code when it wakes. If that would not take the same
+decisions, the session is stuck; replaying before a deploy shows it while it is harmless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from temporalio.client import Client, WorkflowHistory
+from temporalio.worker import Replayer
+
+from perdure.client import SessionHandle, list_query
+from perdure.connection import data_converter, storage_from_environment, threshold_from_environment
+from perdure.deployment import make_importable
+from perdure.errors import ConfigurationError, PerdureError
+
+if TYPE_CHECKING:
+    from temporalio.client import WorkflowExecution
+
+SUFFIX = ".json"
+
+
+class ReplayFailed(PerdureError):  # noqa: N818  # named like the other errors of perdure
+    """Today's code does not live through a recorded history as it was. Deploying it would leave such sessions stuck.
+
+    Use `workflow.patched`, or a new worker version that leaves running sessions on the old one.
+    """
+
+
+async def record_history(handle: SessionHandle, path: Path | str) -> Path:
+    """Write the history of the session's present run to a file, as JSON, and return the file's path."""
+    workflow = handle.client.get_workflow_handle(handle.workflow_id)
+    history = await workflow.fetch_history()
+    target = Path(path)
+    await asyncio.to_thread(_write, target, history.to_json())
+    return target
+
+
+def _write(target: Path, text: str) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text + "\n", encoding="utf-8")
+
+
+async def replay(path: Path | str) -> int:
+    """Replay a recorded history, or all in a folder, on today's code; return how many there were.
+
+    Raises:
+        ReplayFailed: one of them would not go the same way; the message names it and the first difference.
+        ConfigurationError: there is nothing to replay, or a file is no history.
+    """
+    files = await asyncio.to_thread(_files, Path(path))
+    for file in files:
+        await _replay(await asyncio.to_thread(_read, file), str(file))
+    return len(files)
+
+
+async def replay_from_server(client: Client, limit: int | None = None) -> int:
+    """Replay the sessions that are open on a server, the newest first, at most `limit`; return how many there were.
+
+    Raises:
+        ReplayFailed: one of them would not go the same way.
+    """
+    count = 0
+    async for found in _open_sessions(client, limit):
+        handle = client.get_workflow_handle(found.id, run_id=found.run_id)
+        await _replay(await handle.fetch_history(), found.id)
+        count += 1
+    return count
+
+
+def _open_sessions(client: Client, limit: int | None) -> AsyncIterator[WorkflowExecution]:
+    return client.list_workflows(f"{list_query(None, None, None)} AND ExecutionStatus = 'Running'", limit=limit)
+
+
+async def _replay(history: WorkflowHistory, name: str) -> None:
+    make_importable()
+    from worker.assembly import workflow_runner  # noqa: PLC0415  # importable only now
+    from workflows.session import AgentSession  # noqa: PLC0415
+
+    converter = data_converter(storage_from_environment(), threshold_from_environment())
+    replayer = Replayer(workflows=[AgentSession], workflow_runner=workflow_runner(), data_converter=converter)
+    result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
+    if result.replay_failure is not None:
+        msg = f"{name} does not replay on this code: {result.replay_failure}"
+        raise ReplayFailed(msg) from result.replay_failure
+
+
+def _files(path: Path) -> list[Path]:
+    files = sorted(path.rglob(f"*{SUFFIX}")) if path.is_dir() else [path]
+    if not files or not all(file.is_file() for file in files):
+        msg = f"there is no recorded history at {path}"
+        raise ConfigurationError(msg)
+    return files
+
+
+def _read(file: Path) -> WorkflowHistory:
+    try:
+        return WorkflowHistory.from_json(file.stem, file.read_text(encoding="utf-8"))
+    except Exception as error:
+        msg = f"{file} is not a recorded history: {type(error).__name__}"
+        raise ConfigurationError(msg) from error

@@ -1,0 +1,87 @@
+"""Running a worker until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import structlog
+from temporalio.client import Client
+
+from perdure.agents import App
+from perdure.connection import connect, data_converter
+from worker.assembly import worker_for
+from worker.settings import WorkerSettings
+from worker.setup import require_attributes
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def stop_requested() -> Iterator[asyncio.Event]:
+    """Give an event that SIGINT and SIGTERM set. A second signal ends the process as usual."""
+    loop = asyncio.get_running_loop()
+    event = asyncio.Event()
+
+    def stop() -> None:
+        event.set()
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield event
+    finally:
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+async def connect_worker(
+    settings: WorkerSettings, address: str | None = None, namespace: str | None = None
+) -> Client:
+    """Connect as a worker with these settings does, and see that sessions can run there.
+
+    Raises:
+        ServerUnavailable: nobody answers.
+        SetupRequired: the server lacks perdure's search attributes.
+    """
+    converter = data_converter(settings.storage, settings.storage_threshold)
+    client = await connect(address, namespace, converter=converter)
+    await require_attributes(client)
+    return client
+
+
+async def run_worker(
+    app: App, settings: WorkerSettings, *, address: str | None = None, namespace: str | None = None
+) -> None:
+    """Serve an app until SIGINT or SIGTERM, then stop in order: no new work, what runs has its grace time.
+
+    Raises:
+        PerdureError: the worker can't start.
+    """
+    with stop_requested() as stop:
+        client = await connect_worker(settings, address, namespace)
+        async with serving(client, app, settings):
+            await stop.wait()
+
+
+@asynccontextmanager
+async def serving(client: Client, app: App, settings: WorkerSettings) -> AsyncIterator[None]:
+    """Serve an app while the block lasts. A worker that fails by itself cancels the block and raises its error."""
+    log = structlog.stdlib.get_logger("perdure.worker")
+    async with worker_for(client, app, settings) as worker, worker:
+        log.info(
+            "worker started",
+            address=client.service_client.config.target_host,
+            namespace=client.namespace,
+            task_queue=settings.task_queue,
+            agents=[agent.id for agent in app.agents],
+        )
+        try:
+            yield
+        finally:
+            log.info("worker is stopping", grace_seconds=settings.graceful_shutdown.total_seconds())
+    log.info("worker stopped")
