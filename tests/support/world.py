@@ -1,0 +1,67 @@
+"""Worlds: an app served on the server that tests share, by a task queue of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+
+from perdure import App, SessionHandle
+from perdure.connection import connect, data_converter
+from perdure.testing import Served
+from worker.embedded import EmbeddedServer
+from worker.settings import WorkerSettings
+
+PATIENCE = 30
+"""Seconds that a condition may take to come true before a test fails."""
+
+
+@asynccontextmanager
+async def world(server: EmbeddedServer, app: App, *, workers: int = 1, **settings: object) -> AsyncIterator[Served]:
+    """Serve an app for the length of a test, out of sight of the others."""
+    with tempfile.TemporaryDirectory(prefix="perdure-world-") as folder:
+        given: dict[str, object] = {
+            "home": Path(folder),
+            "storage": Path(folder) / "storage",
+            "task_queue": f"perdure-{uuid.uuid4().hex}",
+            "graceful_shutdown": 1,
+        }
+        loaded = WorkerSettings.load(**(given | settings))
+        client = await connect(server.address, converter=data_converter(loaded.storage, loaded.storage_threshold))
+        served = Served(app, server, loaded, client)
+        try:
+            for _ in range(workers):
+                await served.start_worker()
+            yield served
+        finally:
+            await served.stop_worker()
+
+
+def fresh(prefix: str = "s") -> str:
+    """Return a name that no other test uses."""
+    return f"{prefix}-{uuid.uuid4().hex[:12]}"
+
+
+async def until(condition: Callable[[], Awaitable[bool]], *, patience: float = PATIENCE) -> None:
+    """Wait until a condition holds; fail when it takes too long."""
+    async with asyncio.timeout(patience):
+        while not await condition():
+            await asyncio.sleep(0.02)
+
+
+async def events(handle: SessionHandle, run_id: str | None = None) -> list[HistoryEvent]:
+    """Return the history events of the session's present run."""
+    workflow = handle.client.get_workflow_handle(handle.workflow_id, run_id=run_id)
+    return [event async for event in workflow.fetch_history_events()]
+
+
+async def failed_tasks(handle: SessionHandle) -> int:
+    """Return how many workflow tasks of the session's present run have failed."""
+    failed = EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
+    return sum(event.event_type == failed for event in await events(handle))
