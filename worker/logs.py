@@ -24,7 +24,8 @@ def configure(settings: WorkerSettings, stream: TextIO = sys.stderr) -> None:
     end: list[Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if settings.log_format == "json"
-        else [structlog.dev.ConsoleRenderer(colors=stream.isatty())]
+        # Plain tracebacks: the decorated ones show local variables, and those hold conversations and keys.
+        else [structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback)]
     )
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *end]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate, TypedSearchAttributes
 
 from perdure import contract
-from perdure.identity import SessionKey
+from perdure.identity import SessionKey, attribute_value
 from perdure.results import SessionStatus, SessionView
 
 AGENT = SearchAttributeKey.for_keyword(contract.ATTRIBUTE_AGENT)
@@ -25,9 +25,9 @@ def attribute_updates(
     present: TypedSearchAttributes, key: SessionKey, status: SessionStatus
 ) -> Sequence[SearchAttributeUpdate]:
     """Return what has to change in the search attributes; nothing on a plain turn."""
-    wanted = {AGENT: key.agent_id, SESSION: key.session_id, STATUS: status.value}
+    wanted = {AGENT: attribute_value(key.agent_id), SESSION: attribute_value(key.session_id), STATUS: status.value}
     if key.user_id is not None:
-        wanted[USER] = key.user_id
+        wanted[USER] = attribute_value(key.user_id)
     return [name.value_set(value) for name, value in wanted.items() if present.get(name) != value]
 
 

@@ -30,7 +30,7 @@ async def query_task(ctx: ToolContext, order_id: str) -> dict[str, Any]:
     Only this record says how far a refund is; look again each time that the customer asks.
     """
     asked = {"order_id": order_id, "user_id": _customer(ctx)}
-    return await _answer(ctx, "GET", order_id, params=asked)
+    return await _answer(ctx, order_id, "GET", params=asked)
 
 
 @tool(effect=Effect.IDEMPOTENT)
@@ -40,7 +40,7 @@ async def submit_refund_request(ctx: ToolContext, order_id: str, reason: str) ->
     Returns the request. `created` is false when the order has a request already: then that one is returned.
     """
     body = {"order_id": order_id, "user_id": _customer(ctx), "reason": reason}
-    return await _answer(ctx, "POST", order_id, json=body)
+    return await _answer(ctx, order_id, "POST", body=body)
 
 
 def _customer(ctx: ToolContext) -> str:
@@ -50,7 +50,14 @@ def _customer(ctx: ToolContext) -> str:
     return ctx.user_id
 
 
-async def _answer(ctx: ToolContext, method: str, order_id: str, **asked: Any) -> dict[str, Any]:
+async def _answer(
+    ctx: ToolContext,
+    order_id: str,
+    method: str,
+    *,
+    params: dict[str, str] | None = None,
+    body: dict[str, str] | None = None,
+) -> dict[str, Any]:
     """Ask the refund service. `ctx.http` sends the operation id along, so that asking twice does nothing twice.
 
     Raises:
@@ -58,7 +65,7 @@ async def _answer(ctx: ToolContext, method: str, order_id: str, **asked: Any) ->
     """
     url = f"{os.environ.get(REFUNDS_URL, DEFAULT_URL).rstrip('/')}/requests"
     try:
-        answer = await ctx.http.request(method, url, timeout=SECONDS, **asked)
+        answer = await ctx.http.request(method, url, params=params, json=body, timeout=SECONDS)
     except httpx.TransportError as error:
         _no_answer(type(error).__name__, error)
     if answer.status_code >= 500:

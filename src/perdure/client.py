@@ -31,7 +31,7 @@ from perdure.contract import (
     TurnRequest,
 )
 from perdure.errors import InvalidCommand, SessionClosed, SessionExists, SessionNotFound, TurnNotFound
-from perdure.identity import SessionKey
+from perdure.identity import SessionKey, attribute_value
 from perdure.messages import Block
 from perdure.permissions import PermissionContext
 from perdure.results import (
@@ -384,23 +384,18 @@ def list_query(agent_id: str | None, user_id: str | None, status: SessionStatus 
     Raises:
         InvalidCommand: no such status.
     """
-    parts = [f"WorkflowType = {_quoted(contract.WORKFLOW_TYPE)}", "ExecutionStatus != 'ContinuedAsNew'"]
+    parts = [f"WorkflowType = '{contract.WORKFLOW_TYPE}'", "ExecutionStatus != 'ContinuedAsNew'"]
     if status is not None:
         known = [each.value for each in SessionStatus]
         if str(status) not in known:
             msg = f"there is no status {str(status)!r}; there are {', '.join(known)}"
             raise InvalidCommand(msg)
-        parts.append(f"{contract.ATTRIBUTE_STATUS} = {_quoted(str(status))}")
+        parts.append(f"{contract.ATTRIBUTE_STATUS} = '{status}'")
     if agent_id is not None:
-        parts.append(f"{contract.ATTRIBUTE_AGENT} = {_quoted(agent_id)}")
+        parts.append(f"{contract.ATTRIBUTE_AGENT} = '{attribute_value(agent_id)}'")
     if user_id is not None:
-        parts.append(f"{contract.ATTRIBUTE_USER} = {_quoted(user_id)}")
+        parts.append(f"{contract.ATTRIBUTE_USER} = '{attribute_value(user_id)}'")
     return " AND ".join(parts)
-
-
-def _quoted(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def _info(found: WorkflowExecution) -> SessionInfo:
@@ -429,7 +424,7 @@ def search_attributes(key: SessionKey) -> TypedSearchAttributes:
     }
     return TypedSearchAttributes(
         [
-            SearchAttributePair(SearchAttributeKey.for_keyword(name), value)
+            SearchAttributePair(SearchAttributeKey.for_keyword(name), attribute_value(value))
             for name, value in values.items()
             if value is not None
         ]

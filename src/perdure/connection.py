@@ -27,8 +27,6 @@ DEFAULT_THRESHOLD = 128 * 1024
 
 def data_converter(storage: Path | None, threshold: int = DEFAULT_THRESHOLD) -> DataConverter:
     """Return the converter that clients and workers of one setup share."""
-    if storage is None:
-        return pydantic_data_converter
     return dataclasses.replace(pydantic_data_converter, external_storage=external_storage(storage, threshold))
 
 

@@ -20,6 +20,7 @@ from temporalio.converter import (
     StorageDriver,
     StorageDriverClaim,
     StorageDriverRetrieveContext,
+    StorageDriverSelectContext,
     StorageDriverStoreContext,
     StorageDriverWorkflowInfo,
 )
@@ -70,7 +71,7 @@ class Directory:
             raise NotStoredError(name)
         try:
             data = (self._root / name).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise NotStoredError(name) from None
         if hashlib.sha256(data).hexdigest() != name.partition("/")[2]:
             raise NotStoredError(name)
@@ -138,6 +139,15 @@ def unavailable() -> Payload:
     return Payload(metadata={"encoding": UNAVAILABLE})
 
 
-def external_storage(root: Path, threshold: int) -> ExternalStorage:
-    """Return the storage of payloads from `threshold` bytes on, in the directory `root`."""
-    return TotalStorage(drivers=[DirectoryDriver(Directory(root))], payload_size_threshold=threshold)
+def external_storage(root: Path | None, threshold: int) -> ExternalStorage:
+    """Return the storage of payloads from `threshold` bytes on, in the directory `root`.
+
+    Without a root nothing is stored, yet it is there: what claims to be stored must be refused in that case, too.
+    """
+    driver = DirectoryDriver(Directory(root if root is not None else Path(os.devnull)))
+    selector = None if root is not None else _store_nothing
+    return TotalStorage(drivers=[driver], driver_selector=selector, payload_size_threshold=threshold)
+
+
+def _store_nothing(_: StorageDriverSelectContext, __: Payload) -> None:
+    return None

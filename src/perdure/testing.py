@@ -113,7 +113,7 @@ class Served:
         """Take over what `serve` has started."""
         self._app = app
         self._server = server
-        self._settings = settings
+        self.settings = settings
         self._workers: dict[str, AsyncExitStack] = {}
         self._names = (f"worker-{number}" for number in itertools.count(1))
         self.client = client
@@ -130,12 +130,12 @@ class Served:
         env = {
             "TEMPORAL_ADDRESS": self.address,
             "TEMPORAL_NAMESPACE": self.client.namespace,
-            "PERDURE_HOME": str(self._settings.home),
-            "PERDURE_TASK_QUEUE": self._settings.task_queue,
+            "PERDURE_HOME": str(self.settings.home),
+            "PERDURE_TASK_QUEUE": self.settings.task_queue,
         }
-        if self._settings.storage is not None:
-            env[STORAGE] = str(self._settings.storage)
-            env[STORAGE_THRESHOLD] = str(self._settings.storage_threshold)
+        if self.settings.storage is not None:
+            env[STORAGE] = str(self.settings.storage)
+            env[STORAGE_THRESHOLD] = str(self.settings.storage_threshold)
         return env
 
     async def start_worker(self, app: App | None = None) -> str:
@@ -144,7 +144,7 @@ class Served:
 
         name = next(self._names)
         stack = AsyncExitStack()
-        worker = await stack.enter_async_context(worker_for(self.client, app or self._app, self._settings))
+        worker = await stack.enter_async_context(worker_for(self.client, app or self._app, self.settings))
         await stack.enter_async_context(worker)
         self._workers[name] = stack
         return name

@@ -135,19 +135,21 @@ def thaw(value: object) -> object:
     return value
 
 
-def parse_json(data: bytes | str) -> Json:
-    """Read JSON from anywhere, hostile places included.
+def parse_json(data: bytes | str) -> object:
+    """Read JSON from anywhere, hostile places included. Text is not cleaned yet: the fields of models do that.
 
-    Python's own reader, since it takes lone surrogates (which `freeze` then cleans) where stricter ones give up.
+    Python's own reader, since it takes lone surrogates where stricter ones give up.
 
     Raises:
         ValueError: not JSON; a NaN or infinity; the same key twice; nested too deep; a number of thousands of digits.
     """
     try:
-        return freeze(json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys))
+        value: object = json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
+        freeze(value)
     except RecursionError:
         msg = f"nested deeper than {MAX_DEPTH} levels"
         raise ValueError(msg) from None
+    return value
 
 
 def _refuse_constant(name: str) -> NoReturn:

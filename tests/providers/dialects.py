@@ -22,7 +22,7 @@ USAGE: Chunk = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
 
 
 def chunk(delta: object = None, finish_reason: object = None, **fields: object) -> Chunk:
-    choice = {"index": 0, "delta": {} if delta is None else delta, "finish_reason": finish_reason}
+    choice: Chunk = {"index": 0, "delta": {} if delta is None else delta, "finish_reason": finish_reason}
     return {"id": "c-1", "object": "chat.completion.chunk", "choices": [choice], **fields}
 
 
@@ -90,7 +90,7 @@ class Dialect:
     def write(self, said: Said) -> bytes:
         chunks = list(self._chunks(said))
         if self.empty_choices:
-            chunks = [{"choices": [], "prompt_filter_results": []}, *chunks]
+            chunks.insert(0, {"choices": [], "prompt_filter_results": []})
         body = events(chunks, line_end=self.line_end, done=self.done).decode()
         if self.comments:
             body = f": thinking{self.line_end}{self.line_end}" + body.replace("data:", f": ping{self.line_end}data:")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Iterable, Mapping
 
 EVENT_STREAM = "text/event-stream"
 
@@ -37,12 +37,16 @@ class Reply:
 @dataclass
 class RawServer:
     replies: list[Reply]
-    url: str = ""
+    port: int = 0
     requests: list[Received] = field(default_factory=list[Received])
     connections: int = 0
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
     tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -73,11 +77,11 @@ class RawServer:
 
 
 @asynccontextmanager
-async def serving(*replies: Reply) -> AsyncIterator[RawServer]:
-    """Serve these replies in turn, the last one for ever."""
+async def serving(*replies: Reply, port: int = 0) -> AsyncGenerator[RawServer]:
+    """Serve these replies in turn, the last one for ever, on a free port unless one is given."""
     server = RawServer(list(replies))
-    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/v1"
+    listener = await asyncio.start_server(server.serve, "127.0.0.1", port)
+    server.port = listener.sockets[0].getsockname()[1]
     try:
         yield server
     finally:

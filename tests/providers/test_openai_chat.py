@@ -298,20 +298,20 @@ async def test_a_server_that_needs_no_key_is_sent_none() -> None:
     assert "authorization" not in server.requests[0].headers
 
 
-def test_one_model_serves_several_event_loops() -> None:
+def test_one_model_serves_several_event_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     """B79: it is made when a module is imported, and outlives the loops of tests."""
-    model = OpenAIChatModel("m", "http://placeholder.test/v1", KEY)
+    model = OpenAIChatModel("m", api_key=KEY)
 
-    async def once() -> ModelResponse:
-        async with serving(streamed([HELLO])) as server:
-            model._endpoint = None
-            model._base_url = server.url
+    async def once(port: int = 0) -> int:
+        async with serving(streamed([HELLO]), port=port) as server:
+            monkeypatch.setenv("OPENAI_BASE_URL", server.url)
             try:
-                return await model.complete(REQUEST, Shown())
+                assert await model.complete(REQUEST, Shown()) == RESPONSE
             finally:
                 await model.aclose()
+            return server.port
 
-    assert asyncio.run(once()) == asyncio.run(once()) == RESPONSE
+    asyncio.run(once(asyncio.run(once())))
 
 
 async def test_the_key_is_in_no_repr_and_no_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -320,7 +320,7 @@ async def test_the_key_is_in_no_repr_and_no_log(caplog: pytest.LogCaptureFixture
     async with serving(streamed([HELLO])) as server:
         model = OpenAIChatModel("m", server.url, KEY)
         await model.complete(REQUEST, Shown())
-        seen = f"{model!r} {vars(model)!r} {model._endpoint!r} {caplog.text}"
+        seen = f"{model!r} {vars(model)!r} {caplog.text}"
         await model.aclose()
     assert "chat/completions" in seen
     assert "abcdefgh" not in seen

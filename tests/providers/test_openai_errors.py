@@ -2,21 +2,25 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, strategies as st
 
-from perdure.models import ModelError
 from perdure.providers.openai_errors import Complaint, http_error
+
+if TYPE_CHECKING:
+    from perdure.models import ModelError
 
 NOW = datetime(2026, 10, 21, 7, 28, tzinfo=UTC)
 KEY = "sk-proj-abcdefgh12345678"
+PLAIN_KEY = "Zq7abcdefgh9999"
 
 
 def error(status: int, body: object = None, content_type: str = "application/json", **headers: str) -> ModelError:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return http_error(status, named, data, Complaint("provider.test", content_type, (KEY,)), NOW)
+    return http_error(status, named, data, Complaint("provider.test", content_type, (KEY, PLAIN_KEY)), NOW)
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529, 599])
@@ -87,6 +91,9 @@ def test_a_page_is_not_quoted() -> None:
     [
         KEY,
         KEY.upper(),
+        PLAIN_KEY,
+        PLAIN_KEY.upper(),
+        f"{PLAIN_KEY[:11]}...",
         KEY[:12] + "***" + KEY[-4:],
         f"Bearer {KEY}",
         "x" * 290 + KEY,
@@ -112,7 +119,11 @@ def test_any_words_become_one_short_line(words: str, status: int) -> None:
     for body in ({"error": {"message": words, "code": words}}, words.encode(errors="replace")):
         shown = str(error(status, body))
         assert shown.isprintable()
-        assert len(shown) < 1_000
+
+
+def test_long_words_are_cut() -> None:
+    """B77: an error is kept with its turn."""
+    assert len(str(error(400, {"error": {"message": "x" * 5_000, "code": "y" * 5_000}}))) < 1_000
 
 
 @given(

@@ -29,16 +29,33 @@ from tests.support.openai_validator import problems
 TEXT = st.text(alphabet=st.characters(exclude_categories=()), max_size=12) | st.sampled_from(
     ["", " \n", "\ud800", "a\0b"]
 )
-MEDIA = ["image/png", "image/JPEG; q=1", "image/tiff", "audio/wav", "audio/mpeg", "audio/ogg", "application/pdf"]
-MEDIA += ["text/csv", "application/json", "video/mp4", "", "nonsense"]
-URLS = [
+MEDIA = (
+    "image/png",
+    "image/JPEG; q=1",
+    "image/tiff",
+    "audio/wav",
+    "audio/mpeg",
+    "audio/ogg",
+    "video/mp4",
+    "application/pdf",
+    "application/json",
+    "text/csv",
+    "",
+    "nonsense",
+)
+URLS = (
     "https://host/a.png",
+    "https://host/é.gif",
+    "https://host/file",
     "http://host/a b.png",
     "https:///a.png",
+    "https://[::1/a.png",
     "file:///etc/passwd",
+    "ftp://host/a.png",
     "data:image/png;base64,AAAA",
-]
-URLS += ["https://[::1/a.png", "ftp://host/a.png", "https://host/file", "javascript:alert(1)", "https://host/é.gif", ""]
+    "javascript:alert(1)",
+    "",
+)
 DATA = st.binary(max_size=6).map(lambda raw: base64.b64encode(raw).decode()) | TEXT | st.just("AA AA\nAAAA")
 SOURCES = st.one_of(
     st.builds(URLSource, url=st.sampled_from(URLS) | TEXT, media_type=st.none() | st.sampled_from(MEDIA)),
@@ -150,7 +167,7 @@ def test_a_plain_conversation_goes_out_as_it_was_held() -> None:
     )
     assert problems(body) == []
     function = {"name": "orders_find", "arguments": '{"order": "A1", "also": [1, null]}'}
-    parameters = {"type": "object", "properties": {"order": {}}}
+    parameters: dict[str, object] = {"type": "object", "properties": {"order": {}}}
     assert body == {
         "model": "gpt-5-mini",
         "messages": [

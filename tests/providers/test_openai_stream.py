@@ -278,7 +278,7 @@ def test_an_event_that_is_no_json_is_tried_again() -> None:
         ({"error": {"message": "no", "code": 400}}, False),
         ({"error": {"message": "pay", "code": 429, "type": "insufficient_quota"}}, False),
         ({"object": "error", "message": "it broke", "code": 500}, True),
-        ({"choices": [{"delta": {}, "finish_reason": "error"}], "error": {"code": 502, "message": "upstream"}}, True),
+        ({**chunk(None, "error"), "error": {"code": 502, "message": "upstream"}}, True),
     ],
 )
 def test_an_error_inside_a_stream_is_raised_as_what_it_is(event: object, retryable: bool) -> None:  # noqa: FBT001  # a case

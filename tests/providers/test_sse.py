@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -16,6 +18,13 @@ def read(*pieces: bytes) -> list[Event]:
 def test_lines_end_in_any_of_the_three_ways(end: bytes) -> None:
     """B79."""
     assert read(b"data: one" + end + end + b"data:two" + end + end) == [Event("one"), Event("two")]
+
+
+@pytest.mark.parametrize("at", range(29))
+def test_a_line_end_may_be_cut_in_two(at: int) -> None:
+    """B79: its second half is not a blank line, which would end the event."""
+    body = b"data: {\r\ndata: 1\r\ndata: }\r\n\r\n"
+    assert read(body[:at], body[at:]) == [Event("{\n1\n}")]
 
 
 def test_comments_unknown_fields_and_empty_events_are_no_events() -> None:
@@ -75,9 +84,9 @@ def test_megabytes_in_one_line_are_read_in_the_time_they_take_to_arrive() -> Non
 def test_an_event_without_end_is_a_final_error(piece: bytes) -> None:
     """B77: as one line, as many lines of one event, as a body that is no stream."""
     reader = EventReader()
+    pieces = [piece] * (MAX_EVENT // len(piece) + 1)
     with pytest.raises(ModelError, match="16 MiB") as caught:
-        for _ in range(MAX_EVENT // len(piece) + 1):
-            list(reader.feed(piece))
+        list(chain.from_iterable(reader.feed(piece) for piece in pieces))
     assert not caught.value.retryable
 
 

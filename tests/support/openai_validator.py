@@ -16,9 +16,10 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-FIELDS = set(
-    """model messages tools tool_choice parallel_tool_calls stream stream_options temperature top_p stop seed user
-    max_tokens max_completion_tokens response_format reasoning_effort frequency_penalty presence_penalty""".split()
+FIELDS = (
+    {"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "stream", "stream_options", "user"}
+    | {"temperature", "top_p", "stop", "seed", "max_tokens", "max_completion_tokens", "response_format"}
+    | {"reasoning_effort", "frequency_penalty", "presence_penalty"}
 )
 MESSAGE_FIELDS = {
     "system": {"role", "content", "name"},
@@ -168,13 +169,13 @@ def _image(image: Mapping[str, object]) -> Iterator[str]:
 
 
 def _audio(audio: Mapping[str, object]) -> Iterator[str]:
-    if audio.keys() != {"data", "format"} or audio["format"] not in {"wav", "mp3"} or not _is_base64(audio["data"]):
+    if set(audio) != {"data", "format"} or audio["format"] not in {"wav", "mp3"} or not _is_base64(audio["data"]):
         yield ".input_audio is not base64 of wav or mp3"
 
 
 def _file(file: Mapping[str, object]) -> Iterator[str]:
     embedded = DATA_URL.fullmatch(str(file.get("file_data")))
-    if file.keys() != {"filename", "file_data"} or not isinstance(file["filename"], str) or not file["filename"]:
+    if set(file) != {"filename", "file_data"} or not isinstance(file["filename"], str) or not file["filename"]:
         yield ".file needs a name and data"
     if not embedded or embedded[1] != "application/pdf" or not _is_base64(embedded[2]):
         yield ".file is not a PDF in a data URL"

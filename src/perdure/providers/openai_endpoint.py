@@ -18,6 +18,10 @@ OPENAI = "https://api.openai.com/v1"
 """Where requests go when nobody says where."""
 
 
+MAX_PORT = 65535
+"""A larger one fails in the middle of connecting, and not as an error of httpx."""
+
+
 class _Bearer(httpx.Auth):
     """Puts the key on a request at the last moment, so that no variable of ours holds the header."""
 
@@ -66,7 +70,7 @@ def _completions_url(base_url: str | None) -> httpx.URL:
         url = httpx.URL(given)
     except httpx.InvalidURL:
         url = httpx.URL()
-    if url.scheme not in {"http", "https"} or not url.host:
+    if url.scheme not in {"http", "https"} or not url.host or (url.port or 0) > MAX_PORT:
         msg = "the base URL (OPENAI_BASE_URL) is no address of an API; it looks like https://host/v1"
         raise ConfigurationError(msg)
     if url.userinfo:

@@ -1,0 +1,74 @@
+"""The `perdure` command itself: what it is, its groups of commands, its way in."""
+
+# typer reads the annotations when the program runs, so they are no strings here.
+
+import os
+import sys
+from importlib.metadata import version
+from typing import Annotated, NoReturn
+
+import typer
+
+from perdure.cli import serving, turns
+from perdure.cli.failures import ExitCode
+from perdure.cli.frame import abandon_output, reflow
+from perdure.cli.terminal import say
+from perdure.deployment import make_importable
+
+OVERVIEW = """Durable sessions with AI agents, on Temporal.
+
+Start here: [bold]perdure dev my_module:app[/bold] serves the app of your module on this machine, and
+[bold]perdure chat --agent support --session first[/bold] talks to it from another terminal.
+
+A session is named by agent, user and session: by options, or by PERDURE_AGENT, PERDURE_USER and PERDURE_SESSION.
+The server is found by --address, by TEMPORAL_ADDRESS and its like, or where `perdure dev` runs it.
+"""
+
+CODES = "\n".join(
+    [
+        "[bold]Exit codes[/bold]",
+        "0  done",
+        "1  refused; the reason is on standard error",
+        "2  wrong usage",
+        "3  no server, or one that is not set up",
+        "4  the turn did not complete: failed, interrupted, suspended, or not in time",
+    ]
+)
+
+
+def make_app() -> typer.Typer:
+    """Return the program, with all its commands."""
+    app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=reflow(OVERVIEW), epilog=CODES)
+    app.callback()(perdure)
+    for module in (serving, turns):
+        module.register(app)
+    return app
+
+
+def perdure(
+    *,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
+) -> None:
+    """Options of the program itself; `OVERVIEW` is its help."""
+    if show_version:
+        say(f"perdure {version('perdure')}")
+        raise typer.Exit(ExitCode.DONE)
+
+
+def main(argv: list[str] | None = None) -> NoReturn:
+    """Run the command line, with the program's own arguments by default, and exit with its code.
+
+    Raises:
+        SystemExit: always.
+    """
+    make_importable()
+    if not (sys.stdout.isatty() and sys.stderr.isatty()):
+        # typer colours its help for some CI systems even when nobody looks; this is how it is told not to.
+        os.environ.setdefault("_TYPER_FORCE_DISABLE_TERMINAL", "1")
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        make_app()(args=argv, prog_name="perdure")
+    except BrokenPipeError:
+        sys.exit(abandon_output())
+    sys.exit(ExitCode.DONE)
