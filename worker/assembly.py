@@ -26,7 +26,11 @@ from workflows.session import AgentSession
 CANCELLATION_INTERVAL = timedelta(milliseconds=500)
 """How often heartbeats reach the server at most. Cancellation comes back with them, so this bounds its delay."""
 
-PASSED_THROUGH = ("perdure", "pydantic", "pydantic_core", "annotated_types", "workflows", "typing_extensions", "httpx")
+STICKY_PATIENCE = timedelta(seconds=3)
+"""How long a session's next decision waits for the worker that has it in memory, before any worker may replay it. It
+is the longest pause that a session sees when its worker dies between two steps."""
+
+PASSED_THROUGH = ("perdure", "pydantic", "pydantic_core", "annotated_types", "typing_extensions", "httpx")
 """Modules that the workflow sandbox need not load anew for each session: pure rules, and what they are made of."""
 
 
@@ -76,6 +80,7 @@ def _worker(client: Client, app: App, settings: WorkerSettings, environment: Too
         max_cached_workflows=settings.max_cached_sessions,
         max_concurrent_workflow_tasks=settings.max_concurrent_sessions,
         max_concurrent_activities=settings.max_concurrent_models + settings.max_concurrent_tools,
+        sticky_queue_schedule_to_start_timeout=STICKY_PATIENCE,
         max_heartbeat_throttle_interval=CANCELLATION_INTERVAL,
         default_heartbeat_throttle_interval=CANCELLATION_INTERVAL,
         graceful_shutdown_timeout=settings.graceful_shutdown,

@@ -6,6 +6,7 @@ unseen or fail a workflow task.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -71,17 +72,28 @@ class AgentSession:
         del raw
         if self._broken is not None:
             raise wire.failure(self._broken)
+        cancelled: asyncio.CancelledError | None = None
         while not self._session.closed:
-            self._show()
-            if self._due() and self._flights.empty:
-                await self._continue_as_new()
-            seen = self._session
-            self._flights.perform(decide(self._session))
-            await workflow.wait_condition(lambda: self._session is not seen or self._flights.failed)
-            self._flights.raise_failure()
+            try:
+                await self._serve()
+            except asyncio.CancelledError as error:
+                cancelled = error
+                self._take(CloseRequested(workflow.now(), "cancelled in Temporal"))
         self._show()
         await workflow.wait_condition(workflow.all_handlers_finished)
+        if cancelled is not None:
+            raise cancelled
         return Closed(reason=self._session.close_reason, turns=self._session.turn_count)
+
+    async def _serve(self) -> None:
+        """Perform what the session wants now, and wait until something has happened to it."""
+        self._show()
+        if self._due() and self._flights.empty:
+            await self._continue_as_new()
+        seen = self._session
+        self._flights.perform(decide(self._session))
+        await workflow.wait_condition(lambda: self._session is not seen or self._flights.failed)
+        self._flights.raise_failure()
 
     # ---- facts --------------------------------------------------------------------------------------------------
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from perdure.commands import AnyCommand, Close, Interrupt, OnBusy, SubmitTurn, WaitTurn
 from perdure.errors import QueueFull, RunConflict, SessionBusy, SessionClosed, StaleRun, TurnConflict, TurnNotFound
-from perdure.session import Session
 from perdure.turns import TurnRecord, input_digest
+
+if TYPE_CHECKING:
+    from perdure.session import Session
 
 
 def admit(session: Session, command: AnyCommand) -> None:
@@ -40,7 +44,9 @@ def _admit_submit(session: Session, command: SubmitTurn) -> None:
     known = known_turn(session, command)
     if known is not None:
         if known.input_digest != input_digest(command.input):
-            msg = f"turn {known.turn_id!r} was submitted before with another input; choose a new turn_id for a new input"
+            msg = (
+                f"turn {known.turn_id!r} was submitted before with another input; choose a new turn_id for a new input"
+            )
             raise TurnConflict(msg)
         return
     if session.closing:

@@ -6,10 +6,9 @@ submit) changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
+from perdure.commands import Partial
 from perdure.contract import CallPlan
 from perdure.facts import (
     CloseRequested,
@@ -40,8 +39,11 @@ from perdure.turns import (
     input_digest,
     remember,
 )
-from perdure.commands import Partial
 from perdure.values import freeze_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
 
 INTERRUPTED_TEXT = "(interrupted)"
 """What closes an interrupted turn when nothing of the answer was kept: models refuse an empty message."""
@@ -170,9 +172,7 @@ def _start_next(session: Session, at: datetime) -> Session:
     return _think(session, at, turn.turn_id, turn.run_id, turn.attributes, step=1)
 
 
-def _think(
-    session: Session, at: datetime, turn_id: str, run_id: str, attributes: object, *, step: int
-) -> Session:
+def _think(session: Session, at: datetime, turn_id: str, run_id: str, attributes: object, *, step: int) -> Session:
     """Begin a step: its model call is wanted."""
     wanted = operation_id(session.key.workflow_id, turn_id, step, None)
     current = CurrentTurn(
@@ -396,7 +396,9 @@ def _result(plan: CallPlan, state: ResultState, text: str) -> ToolResultBlock:
 
 def _interrupted_result(call: PlannedCall) -> ToolResultBlock:
     if call.lost is not None:
-        text = f"interrupted, and the outcome is unknown: {call.lost}. Do not assume that it happened or that it did not."
+        text = (
+            f"interrupted, and the outcome is unknown: {call.lost}. Do not assume that it happened or that it did not."
+        )
     elif call.started_at is None:
         text = "interrupted before it started: it did not happen"
     else:
@@ -521,5 +523,3 @@ def _end_run(session: Session, at: datetime, current: CurrentTurn, status: TurnS
         runs = (*runs[:-1], change(runs[-1], ended_at=at, outcome=status))
     session = with_record(session, current.turn_id, status=status, runs=runs)
     return with_entry(session, at, "turn", turn_id=current.turn_id, run_id=current.run_id, status=status.value)
-
-

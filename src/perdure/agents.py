@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from perdure.errors import ConfigurationError
-from perdure.models import Model
-from perdure.permissions import PermissionContext
-from perdure.toolgroups import ToolGroup
 from perdure.toolnames import outside_names
 from perdure.tools import Tool
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from perdure.models import Model
+    from perdure.permissions import PermissionContext
+    from perdure.toolgroups import ToolGroup
 
 AfterStop = Literal["continue", "park"]
 Resources = Callable[[], AbstractAsyncContextManager[Mapping[type, object]]]
@@ -141,5 +144,3 @@ class App:
     def tools(self) -> dict[tuple[str, str], Tool]:
         """Every tool by agent id and tool name."""
         return {(agent.id, item.name): item for agent in self.agents for item in agent.tools}
-
-

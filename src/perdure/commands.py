@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -12,6 +11,9 @@ from perdure.errors import InvalidCommand
 from perdure.messages import DataBlock, TextBlock
 from perdure.state import explain
 from perdure.values import Frozen, FrozenMap, JsonObject, Text, clean_text, parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MAX_ID = 200
 """Characters of a turn or run id. It is part of activity ids, which operators read."""
@@ -85,9 +87,7 @@ Id: TypeAlias = Annotated[str, BeforeValidator(_unaltered), AfterValidator(_chec
 OptionalId: TypeAlias = Annotated[Id | None, BeforeValidator(_blank_is_none)]
 Note: TypeAlias = Annotated[Text, Field(max_length=MAX_NOTE)]
 InputBlock: TypeAlias = Annotated[TextBlock | DataBlock, Field(discriminator="type")]
-Input: TypeAlias = Annotated[
-    tuple[InputBlock, ...], BeforeValidator(_text_as_blocks), AfterValidator(_not_empty)
-]
+Input: TypeAlias = Annotated[tuple[InputBlock, ...], BeforeValidator(_text_as_blocks), AfterValidator(_not_empty)]
 
 
 class Command(Frozen):

@@ -1,19 +1,23 @@
-"""`decide(session)`: what should be in flight now. The edge compares it with what is, starts what is missing and stops
-what is not wanted any more; so a session that moved to another worker, or continued as new, goes on by itself.
+"""`decide(session)`: what should be in flight now.
+
+The edge compares it with what is, starts what is missing and stops what is not wanted any more; so a session that moved
+to another worker, or continued as new, goes on by itself.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias, assert_never
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from perdure.contract import CallPlan, ModelCall, ToolInvocation
 from perdure.operations import MODEL, readable_id
-from perdure.session import Session
 from perdure.tasks import TasksContext
 from perdure.turns import Acting, CurrentTurn, PlannedCall, Thinking
 from perdure.values import canonical_json
+
+if TYPE_CHECKING:
+    from perdure.session import Session
 
 MAX_DELTA_BYTES = 256 * 1024
 """Messages since the last model call travel with the next one up to this size. Larger ones are read by the worker

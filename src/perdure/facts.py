@@ -1,16 +1,22 @@
-"""Facts: what has happened to a session, each with its time. `advance` takes them in; nothing else changes a session."""
+"""Facts: what has happened to a session, each with its time.
+
+`advance` takes them in; nothing else changes a session.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from perdure.commands import InputBlock, OnBusy, Partial
-from perdure.contract import ModelAnswer
-from perdure.messages import ToolResultBlock
-from perdure.results import TurnError
-from perdure.values import FrozenMap
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from perdure.contract import ModelAnswer
+    from perdure.messages import ToolResultBlock
+    from perdure.results import TurnError
+    from perdure.values import FrozenMap
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,9 +76,9 @@ class SessionKey:
 
 
 def attribute_value(name: str) -> str:
-    """Return a name as it stands in search attributes: itself, but for the characters that visibility can't match.
+    r"""Return a name as it stands in search attributes: itself, but for the characters that visibility can't match.
 
-    Quotes and backslashes can't be searched for on every store (tried on SQLite: `"` never matches, a `\\` at the end
+    Quotes and backslashes can't be searched for on every store (tried on SQLite: `"` never matches, a `\` at the end
     breaks the query), so they, control characters and `%` are percent-encoded.
     """
     return "".join(f"%{ord(each):02X}" if each in _UNSEARCHABLE or each < " " else each for each in name)

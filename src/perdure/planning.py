@@ -6,11 +6,9 @@ anything runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from typing import TYPE_CHECKING
 
-from perdure.agents import Agent
 from perdure.contract import CallPlan, Limits, ModelAnswer, ModelCall
 from perdure.identity import SessionKey
 from perdure.messages import INTERRUPTED_MARK, Block, Message, Role, TextBlock, ThinkingBlock, ToolUseBlock
@@ -18,8 +16,14 @@ from perdure.models import ModelError, ModelResponse, ToolCall
 from perdure.operations import derived_id, operation_id
 from perdure.requests import active_tools
 from perdure.toolnames import MAX_INSIDE
-from perdure.tools import Tool
 from perdure.values import EMPTY, FrozenDict, clean_text, freeze_object
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from perdure.agents import Agent
+    from perdure.tools import Tool
 
 CUT_OFF = frozenset({"length", "max_tokens", ""})
 """Finish reasons of an answer that is not whole."""

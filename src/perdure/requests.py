@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from perdure.agents import Agent
-from perdure.contract import ModelCall
-from perdure.messages import Message
 from perdure.models import ModelRequest, Purpose, ToolSpec
 from perdure.toolgroups import is_active
-from perdure.tools import Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from perdure.agents import Agent
+    from perdure.contract import ModelCall
+    from perdure.messages import Message
+    from perdure.tools import Tool
 
 
 def active_groups(agent: Agent, activated: Iterable[str] | None) -> frozenset[str]:
-    """Return the tool groups that are on: those of the session, or the agent's defaults while it has none of its own."""
+    """Return the tool groups that are on: the session's, or the agent's defaults while it has none of its own."""
     if activated is None:
         return frozenset(group.name for group in agent.tool_groups if group.active)
     return frozenset(activated)

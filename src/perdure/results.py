@@ -134,7 +134,7 @@ class TurnView(Frozen):
 
 
 class TurnAnswer(Frozen):
-    """What a command that waits for a turn answers: the turn, or that it was detached from waiting and must ask again."""
+    """What a command that waits for a turn answers: the turn; `detached` says that it has not settled: ask again."""
 
     receipt: Receipt | None = None
     turn: TurnView

@@ -5,9 +5,7 @@ How it changes is in `advance`, what it wants done is in `decide`, what it refus
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import Field
 
@@ -18,6 +16,10 @@ from perdure.results import EntryKind, Operation, Rejection, SessionStatus, Tran
 from perdure.state import AgentState
 from perdure.turns import CurrentTurn, QueuedTurn, TurnRecord
 from perdure.values import Frozen, Text, freeze_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
 
 REMEMBERED_REJECTIONS = 20
 """How many refused signals are shown; all are counted."""
@@ -112,9 +114,7 @@ def change(value: S, **fields: object) -> S:
 
 def with_message(session: Session, message: Message) -> Session:
     """Add a message to the context."""
-    state = change(
-        session.state, context=(*session.state.context, message), revision=session.state.revision + 1
-    )
+    state = change(session.state, context=(*session.state.context, message), revision=session.state.revision + 1)
     return change(session, state=state, head=chain(session.head, message))
 
 
@@ -150,5 +150,3 @@ def status_of(session: Session, turn_id: str) -> TurnStatus | None:
     """Return a turn's status, or None when the session doesn't know it."""
     record = session.record(turn_id)
     return None if record is None else record.status
-
-

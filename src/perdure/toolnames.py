@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from perdure.errors import ConfigurationError
 from perdure.values import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 MAX_OUTSIDE = 64
 """Characters that OpenAI's function names may have; the other providers allow at least as many."""

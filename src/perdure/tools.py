@@ -9,16 +9,19 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
 
-import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnnotation
 
 from perdure.errors import ConfigurationError, PerdureError
-from perdure.messages import OutputBlock
 from perdure.operations import Effect, Outcome
-from perdure.state import AgentState
 from perdure.toolnames import check_inside_name
 from perdure.values import FrozenDict, freeze_object
+
+if typing.TYPE_CHECKING:
+    import httpx
+
+    from perdure.messages import OutputBlock
+    from perdure.state import AgentState
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from pydantic_core import core_schema
 
 V = TypeVar("V")
 
-Json: TypeAlias = "None | bool | int | float | str | tuple[Json, ...] | FrozenDict"
+Json: TypeAlias = "bool | int | float | str | tuple[Json, ...] | FrozenDict | None"
 """A JSON value, deeply immutable and hashable."""
 
 MAX_DEPTH = 64
@@ -56,7 +56,7 @@ class FrozenMap(dict[str, V]):
         return (type(self), (dict(self),))
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         """Validate as a dict of the value's type, then freeze."""
         (value_type,) = get_args(source) or (Any,)
         return core_schema.no_info_after_validator_function(cls, handler.generate_schema(dict[Text, value_type]))

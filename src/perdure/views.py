@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from perdure.contract import PAGE_BYTES, ContextPage, PageRequest, TranscriptPage
 from perdure.messages import Block, Message, blocks_text, chain, context_origin
@@ -20,9 +19,13 @@ from perdure.results import (
     TurnStatus,
     TurnView,
 )
-from perdure.session import Session
 from perdure.turns import Acting, CurrentTurn, TurnRecord
 from perdure.values import Frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from perdure.session import Session
 
 SHORT_TEXT = 80
 """Characters of a queued input that a list shows."""
@@ -183,7 +186,7 @@ def interrupt_receipt(session: Session) -> InterruptReceipt:
 
 
 def context_page(session: Session, request: PageRequest) -> ContextPage:
-    """Return messages behind `request.after`, if the asker's digest up to there is the session's; else from the start."""
+    """Return messages behind `request.after`; from the start if the asker's digest up to there is not the session's."""
     context = session.state.context
     start = min(request.after, len(context))
     if start and request.digest is not None and request.digest != _digest_at(session, start):

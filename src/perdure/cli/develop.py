@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -11,14 +10,14 @@ from typing import TYPE_CHECKING
 import structlog
 
 from perdure.cli import deployed
+from perdure.cli.announcing import Found, announcement
 from perdure.cli.places import STORAGE, configured_address, is_local
 from perdure.cli.terminal import say
 from perdure.connection import connect
-from perdure.contract import TASK_QUEUE
 from perdure.errors import ServerUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncGenerator, Coroutine
     from pathlib import Path
 
     from perdure.agents import App
@@ -29,7 +28,7 @@ PORT, UI_PORT = 7233, 8233
 """Where everybody looks for Temporal. Other ports are taken when somebody else listens there."""
 
 GRACE = 3
-"""Seconds that tools have to end when the person at the keyboard stops `dev`; PERDURE_GRACEFUL_SHUTDOWN says otherwise."""
+"""Seconds that tools have to end when `dev` is stopped, unless PERDURE_GRACEFUL_SHUTDOWN says otherwise."""
 
 REVIVALS = 5
 """How often in a row a server that died is tried again; a second lies between two attempts."""
@@ -50,16 +49,6 @@ class Wishes:
     def own_server(self) -> bool:
         """Whether a server of our own was asked for."""
         return not (self.port is None and self.ui_port is None and self.data_dir is None)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The server that is used."""
-
-    address: str
-    namespace: str | None
-    ui: str | None = None
-    embedded: EmbeddedServer | None = None
 
 
 async def develop(app: App, name: str, wishes: Wishes) -> None:
@@ -91,7 +80,7 @@ async def _serve(app: App, name: str, wishes: Wishes, settings: WorkerSettings) 
     async with _server(wishes, settings) as found:
         client = await deployed.running.connect_worker(settings, found.address, found.namespace)
         async with deployed.running.serving(client, app, settings):
-            say(_announcement(app, name, found, settings))
+            say(announcement(app, name, found, settings))
             if found.embedded is None:
                 await asyncio.Event().wait()
             else:
@@ -112,7 +101,7 @@ def _settings(wishes: Wishes) -> WorkerSettings:
 
 
 @asynccontextmanager
-async def _server(wishes: Wishes, settings: WorkerSettings) -> AsyncIterator[Found]:
+async def _server(wishes: Wishes, settings: WorkerSettings) -> AsyncGenerator[Found]:
     """Use the server that runs elsewhere, if an address is given; else one on the data folder, started if need be."""
     address = wishes.address or (None if wishes.own_server else configured_address())
     if address is not None:
@@ -136,7 +125,7 @@ async def _answers(address: str, namespace: str | None) -> bool:
 
 
 @asynccontextmanager
-async def _embedded(wishes: Wishes, settings: WorkerSettings) -> AsyncIterator[EmbeddedServer]:
+async def _embedded(wishes: Wishes, settings: WorkerSettings) -> AsyncGenerator[EmbeddedServer]:
     is_free = deployed.process.is_free
     server = deployed.embedded.EmbeddedServer(
         settings.home,
@@ -173,40 +162,3 @@ async def _revive(server: EmbeddedServer) -> None:
         except ServerUnavailable:
             await asyncio.sleep(1)
     return await server.start()
-
-
-def _announcement(app: App, name: str, found: Found, settings: WorkerSettings) -> str:
-    """Return where everything is, and what to type next."""
-    agents = [agent.id for agent in app.agents]
-    reused = found.embedded is not None and found.embedded.reused
-    end = "the worker" if found.embedded is None or reused else "the worker and the server"
-    data = "" if found.embedded is None else f"  (data in {settings.home})"
-    lines = [
-        f"Serving {name} on task queue {settings.task_queue}.",
-        "",
-        f"  Agents    {', '.join(agents)}",
-        f"  Temporal  {found.address}{data}",
-        *((f"  UI        {found.ui}",) if found.ui else ()),
-        "",
-        "Talk to it from another terminal:",
-        "",
-        f"  {_next_command(agents, found, settings)}",
-        "",
-        f"Ctrl-C stops {end}.",
-    ]
-    return "\n".join(lines)
-
-
-def _next_command(agents: list[str], found: Found, settings: WorkerSettings) -> str:
-    """Return a command that finds this server from a shell that knows nothing."""
-    variables: list[str] = []
-    if found.embedded is not None and settings.home != deployed.settings.default_home():
-        variables.append(f"PERDURE_HOME={shlex.quote(str(settings.home))}")
-    if settings.storage is not None and (found.embedded is None or settings.storage != settings.home / STORAGE):
-        variables.append(f"PERDURE_STORAGE={shlex.quote(str(settings.storage))}")
-    options = ["--agent", agents[0] if agents else "AGENT", "--session", "first"]
-    if found.embedded is None:
-        options += ["--address", found.address]
-    if settings.task_queue != TASK_QUEUE:
-        options += ["--task-queue", settings.task_queue]
-    return " ".join([*variables, "perdure", "chat", *(shlex.quote(option) for option in options)])

@@ -1,7 +1,8 @@
 """Finding the server that a command talks to, and the storage that it shares with that server's workers.
 
-The address is, in this order: `--address`, Temporal's own variables and profiles, the embedded server that runs on the
-home folder, Temporal's default. Whoever talks to that embedded server uses the storage beside it, as `perdure dev` does.
+The address is, in this order: `--address`, Temporal's own variables and profiles, the embedded server that runs on
+the home folder, Temporal's default. Whoever talks to that embedded server uses the storage beside it, as `perdure dev`
+does.
 """
 
 from __future__ import annotations

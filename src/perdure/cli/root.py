@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from perdure.cli import serving, turns
+from perdure.cli import chat, control, reading, rehearsing, serving, turns
 from perdure.cli.failures import ExitCode
 from perdure.cli.frame import abandon_output, reflow
 from perdure.cli.terminal import say
@@ -24,23 +24,19 @@ A session is named by agent, user and session: by options, or by PERDURE_AGENT, 
 The server is found by --address, by TEMPORAL_ADDRESS and its like, or where `perdure dev` runs it.
 """
 
-CODES = "\n".join(
-    [
-        "[bold]Exit codes[/bold]",
-        "0  done",
-        "1  refused; the reason is on standard error",
-        "2  wrong usage",
-        "3  no server, or one that is not set up",
-        "4  the turn did not complete: failed, interrupted, suspended, or not in time",
-    ]
-)
+CODES = """[bold]Exit codes[/bold]
+0  done
+1  refused; the reason is on standard error
+2  wrong usage
+3  no server, or one that is not set up
+4  the turn did not complete: failed, interrupted, suspended, or not in time"""
 
 
 def make_app() -> typer.Typer:
     """Return the program, with all its commands."""
     app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=reflow(OVERVIEW), epilog=CODES)
     app.callback()(perdure)
-    for module in (serving, turns):
+    for module in (chat, turns, serving, reading, control, rehearsing):
         module.register(app)
     return app
 

@@ -17,7 +17,6 @@ from perdure.cli.develop import Wishes, develop
 from perdure.cli.failures import ExitCode
 from perdure.cli.frame import CARE, SERVING, command
 from perdure.cli.options import Address, Namespace, Server, TaskQueue, server_options
-from perdure.cli.places import find_place
 from perdure.cli.terminal import say
 from perdure.contract import TASK_QUEUE
 from perdure.errors import ConfigurationError, PerdureError
@@ -76,8 +75,8 @@ async def dev(wishes: Wishes, *, app: AppName) -> None:
     """Serve an app on this machine: a Temporal server with its UI, and a worker.
 
     All data stays in one folder, so that sessions go on after a restart. A server that runs already is used: one on the
-    same folder, or the one of --address or TEMPORAL_ADDRESS. The server is started again when it dies. Ctrl-C stops what
-    was started here.
+    same folder, or the one of --address or TEMPORAL_ADDRESS. The server is started again when it dies. Ctrl-C stops
+    what was started here.
     """
     stop_early()
     await develop(load(app), app, wishes)

@@ -51,7 +51,7 @@ def _sign(found: re.Match[str]) -> str:
 
 
 def console(stream: TextIO | None = None) -> Console:
-    """Return a console on standard output (or `stream`) that takes text for text, and is plain unless it is a terminal."""
+    """Return a console on `stream`, standard output by default: text is text, and plain unless on a terminal."""
     file = sys.stdout if stream is None else stream
     terminal = file.isatty()
     width = None if terminal or "COLUMNS" in os.environ else PIPE_WIDTH

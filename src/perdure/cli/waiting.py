@@ -14,7 +14,7 @@ from perdure.contract import TASK_QUEUE
 from perdure.errors import PerdureError, ServerUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from perdure.cli.places import Place
     from perdure.client import SessionHandle
@@ -51,7 +51,7 @@ def is_unanswered(error: ServerUnavailable) -> bool:
 
 
 @asynccontextmanager
-async def told_when_nobody_works(handle: SessionHandle, place: Place) -> AsyncIterator[None]:
+async def told_when_nobody_works(handle: SessionHandle, place: Place) -> AsyncGenerator[None]:
     """While the block lasts, say once, after a few seconds, when no worker answers for the session."""
     watch = asyncio.create_task(_watch(handle, place))
     try:
@@ -62,7 +62,7 @@ async def told_when_nobody_works(handle: SessionHandle, place: Place) -> AsyncIt
 
 async def _watch(handle: SessionHandle, place: Place) -> None:
     await asyncio.sleep(PATIENCE)
-    while await _worker_answers(handle):
+    while await _worker_answers(handle):  # noqa: ASYNC110  # nothing tells that workers have gone
         await asyncio.sleep(PAUSE)
     queue = "" if place.task_queue == TASK_QUEUE else f" --task-queue {place.task_queue}"
     complain(

@@ -1,0 +1,224 @@
+"""How turns and sessions end before their time: interrupts, closing, cancelling, fresh runs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from temporalio.client import WorkflowExecutionStatus
+
+from perdure import Agent, App, Effect, ModelRequest, SessionStatus, ToolCall, TurnStatus, tool
+from perdure.errors import StaleRun
+from perdure.messages import flaws
+from perdure.testing import Reply, ReplyLike, ScriptedModel, serve
+from tests.support.world import events, fresh, until, world
+from worker.embedded import EmbeddedServer
+
+
+class Slow:
+    """A model that streams a word and then takes for ever, except for questions that begin with `quick`."""
+
+    def __init__(self) -> None:
+        """Begin with nothing said."""
+        self.speaking = asyncio.Event()
+
+    async def __call__(self, request: ModelRequest) -> ReplyLike:
+        """Answer."""
+        if request.messages[-1].text.startswith("quick"):
+            return "quick answer"
+        self.speaking.set()
+        return Reply(chunks=["half", " an answer"], chunk_delay=0.2, delay=0)
+
+
+class Streams:
+    """A model that streams `half`, and never ends."""
+
+    def __init__(self) -> None:
+        """Begin with nothing said."""
+        self.said = asyncio.Event()
+        self.cancelled = asyncio.Event()
+
+    async def complete(self, request: ModelRequest, emit: object) -> object:
+        """Say half of an answer, or a whole one to what begins with `quick`."""
+        from perdure import Delta, ModelResponse  # noqa: PLC0415
+
+        if request.messages[-1].text.startswith("quick"):
+            return ModelResponse("quick answer")
+        await emit(Delta("half"))  # type: ignore[operator]
+        self.said.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        raise AssertionError
+
+
+async def test_an_interrupted_model_call_is_cancelled_and_what_it_said_is_kept_and_marked(
+    server: EmbeddedServer,
+) -> None:
+    """B23, B31."""
+    model = Streams()
+    async with world(server, App([Agent("a", model)])) as served:  # type: ignore[arg-type]
+        session = served.sessions.session("a", fresh())
+        receipt = await session.submit("tell me a long story")
+        await asyncio.wait_for(model.said.wait(), 30)
+        interrupted = await session.interrupt(run_id=receipt.run_id, message="stop", actor="alice")
+        assert (interrupted.interrupted, interrupted.turn_id) == (True, receipt.turn_id)
+        result = await session.result(receipt.turn_id, timeout=30)
+        assert (result.status, result.output) == (TurnStatus.INTERRUPTED, "half")
+        await asyncio.wait_for(model.cancelled.wait(), 30)
+        context = (await session.state()).context
+        assert [(message.role, message.text) for message in context] == [
+            ("user", "tell me a long story"),
+            ("assistant", "half"),
+            ("user", "stop"),
+        ]
+        assert context[1].interrupted
+        assert (await session.ask("quick: what now?")).output == "quick answer"
+
+
+async def test_an_interrupt_that_keeps_nothing_takes_effect_at_once(server: EmbeddedServer) -> None:
+    """B23 with `discard`."""
+    model = Streams()
+    async with world(server, App([Agent("a", model)])) as served:  # type: ignore[arg-type]
+        session = served.sessions.session("a", fresh())
+        receipt = await session.submit("tell me a long story")
+        await asyncio.wait_for(model.said.wait(), 30)
+        await session.interrupt(partial="discard")
+        result = await session.result(receipt.turn_id, timeout=30)
+        assert (result.status, result.output) == (TurnStatus.INTERRUPTED, "(interrupted)")
+        await asyncio.wait_for(model.cancelled.wait(), 30)
+
+
+async def test_an_interrupt_of_an_idle_session_changes_nothing(server: EmbeddedServer) -> None:
+    """B26, B27."""
+    async with world(server, App([Agent("a", ScriptedModel(lambda _: "yes"))])) as served:
+        session = served.sessions.session("a", fresh())
+        await session.ask("hello")
+        before = await session.state()
+        assert (await session.interrupt()).interrupted is False
+        with pytest.raises(StaleRun, match="nothing runs"):
+            await session.interrupt(run_id="an-old-run")
+        assert await session.state() == before
+        assert (await session.ask("next")).status is TurnStatus.COMPLETED
+
+
+async def test_an_interrupted_read_tool_is_cancelled_and_its_call_has_a_result(server: EmbeddedServer) -> None:
+    """B25: read."""
+    started, cancelled = asyncio.Event(), asyncio.Event()
+
+    @tool(effect=Effect.READ)
+    async def search() -> str:
+        """Search for ever."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return "never"
+
+    async with world(server, App([Agent("a", ScriptedModel([ToolCall("search")]), tools=[search])])) as served:
+        session = served.sessions.session("a", fresh())
+        receipt = await session.submit("search")
+        await asyncio.wait_for(started.wait(), 30)
+        await session.interrupt()
+        assert (await session.result(receipt.turn_id, timeout=30)).status is TurnStatus.INTERRUPTED
+        await asyncio.wait_for(cancelled.wait(), 30)
+        context = (await session.state()).context
+        assert list(flaws(context)) == []
+        assert context[2].results[0].state == "interrupted"
+
+
+async def test_an_interrupted_tool_with_an_effect_keeps_its_real_result_or_is_uncertain_until_it_has_one(
+    server: EmbeddedServer,
+) -> None:
+    """B25: once."""
+    started, finish = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def pay() -> str:
+        """Pay slowly."""
+        started.set()
+        await finish.wait()
+        return "paid"
+
+    async with world(server, App([Agent("a", ScriptedModel([ToolCall("pay")]), tools=[pay])])) as served:
+        session = served.sessions.session("a", fresh())
+        receipt = await session.submit("pay")
+        await asyncio.wait_for(started.wait(), 30)
+        await session.interrupt()
+        assert (await session.result(receipt.turn_id, timeout=30)).status is TurnStatus.INTERRUPTED
+        (operation,) = (await session.view()).uncertain
+        assert operation.tool == "pay"
+        finish.set()
+
+        async def settled() -> bool:
+            return not (await session.view()).uncertain
+
+        await until(settled)
+        late = [entry async for entry in session.transcript() if entry.data.get("late")]
+        assert [entry.data["operation_id"] for entry in late] == [operation.operation_id]
+        assert list(flaws((await session.state()).context)) == []
+
+
+async def test_closing_cancels_what_runs_and_waits_and_results_stay_readable(server: EmbeddedServer) -> None:
+    """B20, but for the archive."""
+    model = Streams()
+    async with world(server, App([Agent("a", model)])) as served:  # type: ignore[arg-type]
+        session = served.sessions.session("a", fresh())
+        assert (await session.ask("quick", turn_id="done")).output == "quick answer"
+        await session.submit("long", turn_id="running")
+        await session.submit("later", turn_id="waiting")
+        await asyncio.wait_for(model.said.wait(), 30)
+        receipt = await session.close("enough")
+        assert receipt.cancelled == ("running", "waiting")
+        for turn_id, status in (("done", "completed"), ("running", "cancelled"), ("waiting", "cancelled")):
+            assert (await session.result(turn_id)).status == status
+        assert (await session.view()).status is SessionStatus.CLOSED
+        assert list(flaws((await session.state()).context)) == []
+        assert (await session.ask("quick: open again")).output == "quick answer"
+
+
+async def test_cancelling_the_workflow_in_temporal_settles_everything_and_ends_as_cancelled(
+    server: EmbeddedServer,
+) -> None:
+    """An operator's button is never swallowed."""
+    model = Streams()
+    async with world(server, App([Agent("a", model)])) as served:  # type: ignore[arg-type]
+        session = served.sessions.session("a", fresh())
+        await session.submit("long", turn_id="running")
+        await asyncio.wait_for(model.said.wait(), 30)
+        workflow = served.client.get_workflow_handle(session.workflow_id)
+        await workflow.cancel()
+
+        async def ended() -> bool:
+            return (await workflow.describe()).status is WorkflowExecutionStatus.CANCELED
+
+        await until(ended)
+        assert (await session.turn("running")).status is TurnStatus.CANCELLED
+
+
+async def test_a_turn_goes_on_after_a_new_run_between_two_of_its_steps() -> None:
+    """B58, as far as a running turn is concerned; B61 in small: the transcript is whole."""
+
+    @tool(effect=Effect.READ)
+    def look(number: int) -> str:
+        """Look."""
+        return f"seen {number}"
+
+    def answer(request: ModelRequest) -> ReplyLike:
+        return ToolCall("look", {"number": request.step}) if request.step < 12 else "done"
+
+    app = App([Agent("a", ScriptedModel(answer), tools=[look])])
+    async with serve(app, dynamic_config={"limit.historyCount.suggestContinueAsNew": 20}) as served:
+        session = served.sessions.session("a", fresh())
+        result = await session.ask("look twelve times", timeout=60)
+        assert (result.status, result.output, result.steps) == (TurnStatus.COMPLETED, "done", 12)
+        runs = [run async for run in served.client.list_workflows(f"WorkflowId = '{session.workflow_id}'")]
+        assert len(runs) > 3
+        entries = [entry async for entry in session.transcript()]
+        assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
+        assert sum(entry.kind == "tool_result" for entry in entries) == 11
+        assert list(flaws((await session.state()).context)) == []
+        assert await events(session)
