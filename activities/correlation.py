@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import structlog
+from temporalio import activity
 
 from perdure.contract import ModelCall, ToolInvocation
 
@@ -23,6 +24,7 @@ def correlated(call: ModelCall | ToolInvocation, **more: object) -> Iterator[Non
         turn_id=call.turn_id,
         run_id=call.run_id,
         attributes=dict(call.attributes),
+        attempt=activity.info().attempt,
         **more,
     ):
         yield

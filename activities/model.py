@@ -13,6 +13,7 @@ from temporalio.exceptions import ApplicationError
 from activities.beating import beating, cancelled_by_session
 from activities.contexts import ContextCache, ContextMovedOnError
 from activities.correlation import correlated
+from activities.failures import failure, stopped
 from perdure import contract
 from perdure.agents import Agent, App
 from perdure.contract import ContextPage, ModelAnswer, ModelCall, PageRequest
@@ -56,7 +57,9 @@ class ModelActivities:
         except asyncio.CancelledError:
             if cancelled_by_session() and "".join(said).strip():
                 return planner.partial("".join(said))
-            raise
+            if cancelled_by_session():
+                raise
+            raise stopped("the model call") from None
         except Exception as error:
             raise _failure(error, agent) from error
         self._remember(call, answer)
@@ -67,7 +70,7 @@ class ModelActivities:
         if agent is None:
             known = ", ".join(repr(each.id) for each in self._app.agents)
             msg = f"this worker has no agent {agent_id!r}; it has {known}"
-            raise ApplicationError(msg, type=contract.ERROR_UNKNOWN_AGENT, non_retryable=True)
+            raise failure(msg, contract.ERROR_UNKNOWN_AGENT, final=True)
         return agent
 
     async def _complete(self, agent: Agent, model: Model, call: ModelCall, said: list[str]) -> ModelResponse:
@@ -95,19 +98,13 @@ def _failure(error: Exception, agent: Agent) -> ApplicationError:
     """Say in Temporal's terms whether another attempt helps."""
     last = activity.info().attempt >= agent.model_attempts
     match error:
-        case ApplicationError():
-            return error
         case ModelError():
-            return ApplicationError(
-                str(error),
-                type=contract.ERROR_MODEL,
-                non_retryable=last or not error.retryable,
-                next_retry_delay=error.retry_after,
-            )
+            final = last or not error.retryable
+            return failure(str(error), contract.ERROR_MODEL, final=final, after=error.retry_after, cause=error)
         case httpx.TransportError() | ContextMovedOnError():
-            return ApplicationError(_words(error), type=type(error).__name__, non_retryable=last)
+            return failure(_words(error), type(error).__name__, final=last, cause=error)
         case _:
-            return ApplicationError(_words(error), type=type(error).__name__, non_retryable=True)
+            return failure(_words(error), type(error).__name__, final=True, cause=error)
 
 
 def _words(error: Exception) -> str:

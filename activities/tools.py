@@ -18,6 +18,7 @@ from temporalio.exceptions import ApplicationError
 from activities import outputs
 from activities.beating import beating
 from activities.correlation import correlated
+from activities.failures import failure, stopped
 from perdure import contract
 from perdure.agents import App
 from perdure.contract import ToolAnswer, ToolInvocation
@@ -63,7 +64,7 @@ class ToolActivities:
         tool = self._tools.get((invocation.agent_id, invocation.tool))
         if tool is None:
             msg = f"this worker has no tool {invocation.tool!r} for agent {invocation.agent_id!r}; it did not run"
-            raise ApplicationError(msg, type="UnknownTool", non_retryable=True)
+            raise failure(msg, "UnknownTool", final=True)
         with correlated(invocation, step=invocation.step, tool=tool.name, operation_id=invocation.operation_id):
             async with beating():
                 return await self._call(tool, invocation)
@@ -136,7 +137,7 @@ class Attempt:
         """Return what an attempt ends with that was cancelled, by the session or by a worker that stops."""
         if self._once:
             return _uncertain(f"{self.tool.name} was stopped while it ran")
-        return ApplicationError(f"{self.tool.name} was stopped while it ran", type="ToolStopped")
+        return stopped(self.tool.name)
 
     def failed(self, error: Exception) -> str:
         """Return the words of a definite error result.
@@ -152,12 +153,12 @@ class Attempt:
             if error.uncertain and self._once:
                 raise _uncertain(words)
             if error.retryable and self._may_repeat:
-                raise ApplicationError(words, type="ToolError")
+                raise failure(words, "ToolError", final=False)
             return words
         if self._once and _outcome_unknown(error):
             raise _uncertain(words)
         if self._may_repeat:
-            raise ApplicationError(words, type=type(error).__name__)
+            raise failure(words, type(error).__name__, final=False, cause=error)
         return f"{words} (after {self.number} attempts)" if self.number > 1 else words
 
 
@@ -171,7 +172,7 @@ def _outcome_unknown(error: BaseException) -> bool:
 
 
 def _uncertain(words: str) -> ApplicationError:
-    return ApplicationError(words, type=contract.ERROR_UNCERTAIN, non_retryable=True)
+    return failure(words, contract.ERROR_UNCERTAIN, final=True)
 
 
 def _words(error: Exception) -> str:

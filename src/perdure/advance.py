@@ -23,7 +23,16 @@ from perdure.facts import (
     ToolStarted,
     TurnSubmitted,
 )
-from perdure.messages import INTERRUPTED_MARK, Message, ResultState, Role, TextBlock, ToolResultBlock, as_json
+from perdure.messages import (
+    INTERRUPTED_MARK,
+    Message,
+    ResultState,
+    Role,
+    TextBlock,
+    ToolResultBlock,
+    as_blocks,
+    as_json,
+)
 from perdure.operations import Effect, derived_id, operation_id
 from perdure.results import Operation, Rejection, RunView, TurnError, TurnStatus
 from perdure.session import REMEMBERED_REJECTIONS, Session, change, with_entry, with_message, with_record
@@ -39,7 +48,7 @@ from perdure.turns import (
     input_digest,
     remember,
 )
-from perdure.values import freeze_object
+from perdure.values import EMPTY, FrozenDict, FrozenMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +61,7 @@ MAX_STEPS = "max_steps"
 """Error type of a turn that needed more model calls than its agent allows."""
 
 
-def advance(session: Session, fact: Fact) -> Session:
+def advance(session: Session, fact: Fact) -> Session:  # noqa: C901  # a table: one case a fact
     """Return the session after a fact."""
     match fact:
         case TurnSubmitted():
@@ -303,12 +312,16 @@ def _tool_started(session: Session, fact: ToolStarted) -> Session:
 
 
 def _tool_finished(session: Session, fact: ToolFinished) -> Session:
-    call = _open_call(session, fact.operation_id)
-    current = session.current
+    current = session.running
+    unsettled = (call for call in _calls(session) if call.operation_id == fact.operation_id and call.result is None)
+    call = next(unsettled, None)
     if call is None or current is None:
         return _settled_late(session, fact)
     result = change(fact.result, id=call.plan.call_id, name=call.plan.tool)
-    session = _with_calls(session, lambda each: change(each, result=result) if each is call else each)
+    session = _with_calls(session, lambda each: change(each, result=result, lost=None) if each is call else each)
+    session = change(
+        session, uncertain=tuple(one for one in session.uncertain if one.operation_id != fact.operation_id)
+    )
     session = _result_entry(session, fact.at, current, call, result)
     return _after_calls(session, fact.at)
 
@@ -461,8 +474,8 @@ def _close_stopped(session: Session, at: datetime, kept: Message | None = None) 
     closing = Message(
         id=derived_id("message", session.key.workflow_id, current.turn_id, current.run_id, "interrupted"),
         role=Role.ASSISTANT,
-        content=INTERRUPTED_TEXT if kept is None else (TextBlock(kept.text),),
-        metadata=freeze_object({INTERRUPTED_MARK: True}) if kept is None else _marked(kept),
+        content=as_blocks(INTERRUPTED_TEXT if kept is None else kept.text),
+        metadata=_marked(EMPTY if kept is None else kept.metadata),
         timestamp=at.isoformat(),
         usage=None if kept is None else kept.usage,
     )
@@ -476,8 +489,8 @@ def _close_stopped(session: Session, at: datetime, kept: Message | None = None) 
     return _settle(session, at, TurnStatus.CANCELLED if cancelled else TurnStatus.INTERRUPTED)
 
 
-def _marked(kept: Message) -> object:
-    return freeze_object({**kept.metadata, INTERRUPTED_MARK: True})
+def _marked(metadata: FrozenDict) -> FrozenDict:
+    return FrozenMap({**metadata, INTERRUPTED_MARK: True})
 
 
 def _stop_message(session: Session, at: datetime, current: CurrentTurn, text: str) -> Message:
@@ -485,7 +498,7 @@ def _stop_message(session: Session, at: datetime, current: CurrentTurn, text: st
         id=derived_id("message", session.key.workflow_id, current.turn_id, current.run_id, "stop"),
         name=session.state.user_id,
         role=Role.USER,
-        content=text,
+        content=as_blocks(text),
         timestamp=at.isoformat(),
     )
 

@@ -15,7 +15,7 @@ from perdure.operations import Effect
 from perdure.results import TranscriptEntry
 from perdure.state import AgentState
 from perdure.tasks import TasksContext
-from perdure.values import EMPTY, Frozen, FrozenMap, JsonObject, JsonValue, Text
+from perdure.values import EMPTY, Frozen, FrozenMap, JsonObject, JsonRecord, JsonValue, Text
 
 WORKFLOW_TYPE = "AgentSession"
 TASK_QUEUE = "perdure"
@@ -135,7 +135,7 @@ class SessionStart(Frozen):
     `carried` is a whole session from the run before; `seed` the state that a new session begins with.
     """
 
-    carried: JsonObject | None = None
+    carried: JsonRecord | None = None
     seed: AgentState | None = None
 
 

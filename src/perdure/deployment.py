@@ -9,10 +9,6 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
-
-if TYPE_CHECKING:
-    from worker import running
 
 HERE = Path(__file__).resolve().parent
 

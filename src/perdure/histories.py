@@ -100,7 +100,10 @@ def _files(path: Path) -> list[Path]:
 
 def _read(file: Path) -> WorkflowHistory:
     try:
-        return WorkflowHistory.from_json(file.stem, file.read_text(encoding="utf-8"))
+        history = WorkflowHistory.from_json(file.stem, file.read_text(encoding="utf-8"))
+        # A session reads its key from its workflow id, so that the replay must have the id that was recorded.
+        started = history.events[0].workflow_execution_started_event_attributes
+        return WorkflowHistory(started.workflow_id or file.stem, history.events)
     except Exception as error:
         msg = f"{file} is not a recorded history: {type(error).__name__}"
         raise ConfigurationError(msg) from error

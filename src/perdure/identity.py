@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from perdure.errors import InvalidSessionKey
+from perdure.values import clean_text
 
 PREFIX = "session"
 ANONYMOUS = "~"
@@ -88,16 +89,16 @@ _UNSEARCHABLE = frozenset("\"'\\%\x7f")
 
 
 def _encode(part: str) -> str:
-    try:
-        return quote_from_bytes(part.encode(), safe="").replace("~", "%7E")
-    except UnicodeEncodeError:
-        msg = f"{part!r} is not valid Unicode text, so it can't name anything"
-        raise InvalidSessionKey(msg) from None
+    # Text of a state is cleaned: a name that cleaning would change could not be found in it again.
+    if clean_text(part) != part:
+        msg = f"{part!r} has a NUL or is not valid Unicode text, so it can't name anything"
+        raise InvalidSessionKey(msg)
+    return quote_from_bytes(part.encode(), safe="").replace("~", "%7E")
 
 
 def _decode(part: str) -> str:
     try:
         return unquote_to_bytes(part).decode()
-    except UnicodeDecodeError:
+    except UnicodeError:
         msg = f"{part!r} in the id of a session is not percent-encoded UTF-8"
         raise InvalidSessionKey(msg) from None

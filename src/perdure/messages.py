@@ -66,9 +66,9 @@ class TextBlock(Frozen):
     type: Literal["text"] = "text"
     text: Text
 
-    def __init__(self, text: str, **data: object) -> None:
-        """Make a block; the text may be given by position."""
-        super().__init__(text=text, **data)
+    def __init__(self, text: str | None = None, /, **data: object) -> None:
+        """Make a block; the text may be given by position. Fields come by name only, as pydantic gives them."""
+        super().__init__(**(data if text is None else {**data, "text": text}))
 
 
 class ThinkingBlock(Frozen):
@@ -77,9 +77,9 @@ class ThinkingBlock(Frozen):
     type: Literal["thinking"] = "thinking"
     thinking: Text
 
-    def __init__(self, thinking: str, **data: object) -> None:
-        """Make a block; the text may be given by position."""
-        super().__init__(thinking=thinking, **data)
+    def __init__(self, thinking: str | None = None, /, **data: object) -> None:
+        """Make a block; the text may be given by position. Fields come by name only, as pydantic gives them."""
+        super().__init__(**(data if thinking is None else {**data, "thinking": thinking}))
 
 
 class URLSource(Frozen):

@@ -11,7 +11,7 @@ from pydantic import Field
 from perdure.identity import SessionKey
 from perdure.messages import Block, Usage
 from perdure.operations import Effect
-from perdure.values import EMPTY, Frozen, JsonObject, Text
+from perdure.values import EMPTY, Frozen, JsonObject, JsonRecord, Text
 
 
 class TurnStatus(StrEnum):
@@ -250,7 +250,7 @@ class TranscriptEntry(Frozen):
     turn_id: str | None = None
     run_id: str | None = None
     actor: Text | None = None
-    data: JsonObject = EMPTY
+    data: JsonRecord = EMPTY
 
 
 class SessionInfo(Frozen):

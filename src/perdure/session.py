@@ -15,7 +15,7 @@ from perdure.messages import Message, Usage, chain, chain_all, context_origin
 from perdure.results import EntryKind, Operation, Rejection, SessionStatus, TranscriptEntry, TurnStatus
 from perdure.state import AgentState
 from perdure.turns import CurrentTurn, QueuedTurn, TurnRecord
-from perdure.values import Frozen, Text, freeze_object
+from perdure.values import Frozen, Text, freeze_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,7 +141,7 @@ def with_entry(
     """Add an entry to the transcript."""
     seq = session.last_seq + 1
     entry = TranscriptEntry(
-        seq=seq, at=at, kind=kind, turn_id=turn_id, run_id=run_id, actor=actor, data=freeze_object(data)
+        seq=seq, at=at, kind=kind, turn_id=turn_id, run_id=run_id, actor=actor, data=freeze_record(data)
     )
     return change(session, transcript=(*session.transcript, entry), last_seq=seq)
 

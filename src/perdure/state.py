@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Self, cast
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
@@ -13,6 +15,9 @@ from perdure.plan import PlanModeContext
 from perdure.tasks import TasksContext
 from perdure.toolgroups import ToolContextState
 from perdure.values import Frozen, Text, parse_json
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 SCHEMA_VERSION = 1
 """The version of the snapshot's form. Older ones are read; a newer one is refused, since it may mean something else."""
@@ -45,18 +50,17 @@ class AgentState(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _not_newer(cls, data: Any) -> Any:
-        version: object = data.get("schema_version", 1) if isinstance(data, dict) else 1  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  # anything may come in
-        if isinstance(version, int) and version > SCHEMA_VERSION:
-            msg = (
-                f"the state has schema version {version}, and this perdure reads up to {SCHEMA_VERSION}; "
-                "upgrade perdure to read it"
-            )
-            raise ValueError(msg)
-        return data  # pyright: ignore[reportUnknownVariableType]  # anything may come in
+    def _not_newer(cls, data: object) -> object:
+        # Before the fields, which a newer version may have in other forms.
+        if isinstance(data, Mapping):
+            version = cast("Mapping[str, object]", data).get("schema_version")
+            if isinstance(version, int):
+                _refuse_newer(version)
+        return cast("object", data)
 
     @model_validator(mode="after")
     def _present_version(self) -> Self:
+        _refuse_newer(self.schema_version)
         if self.schema_version != SCHEMA_VERSION:
             object.__setattr__(self, "schema_version", SCHEMA_VERSION)
         return self
@@ -82,9 +86,34 @@ class AgentState(Frozen):
             raise InvalidCommand(msg) from None
 
 
+def _refuse_newer(version: int) -> None:
+    if version > SCHEMA_VERSION:
+        msg = (
+            f"the state has schema version {version}, and this perdure reads up to {SCHEMA_VERSION}; "
+            "upgrade perdure to read it"
+        )
+        raise ValueError(msg)
+
+
 def explain(error: ValidationError) -> str:
-    """Return what is wrong in one line, without the input, which may be private or huge."""
+    """Return what is wrong in one line, without the input, which may be private or huge.
+
+    The only words of the input in it are names of fields, and only those that look like one.
+    """
     return "; ".join(
-        f"{'.'.join(str(part) for part in item['loc']) or 'value'}: {item['msg']}"
-        for item in error.errors(include_url=False, include_input=False, include_context=False)[:5]
+        f"{'.'.join(_shown(part) for part in item['loc']) or 'value'}: {_said(item)}"
+        for item in error.errors(include_url=False, include_input=False)[:5]
     )
+
+
+def _shown(part: int | str) -> str:
+    return str(part) if isinstance(part, int) or _FIELD.fullmatch(part) else "(a name)"
+
+
+_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
+
+
+def _said(item: ErrorDetails) -> str:
+    if item["type"] == "union_tag_invalid":  # pydantic's own words repeat the tag
+        return f"the type must be one of {item.get('ctx', {}).get('expected_tags')}"
+    return item["msg"]

@@ -18,8 +18,11 @@ from perdure.agents import App
 from perdure.client import Sessions
 from perdure.connection import STORAGE, STORAGE_THRESHOLD, connect, data_converter
 from perdure.deployment import make_importable
+from perdure.histories import ReplayFailed, record_history, replay
 from perdure.messages import Usage
 from perdure.models import Delta, Emit, ModelRequest, ModelResponse, ToolCall
+
+__all__ = ["ReplayFailed", "Reply", "ReplyLike", "ScriptedModel", "Served", "record_history", "replay", "serve"]
 
 if TYPE_CHECKING:
     from temporalio.client import Client

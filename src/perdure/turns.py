@@ -20,6 +20,9 @@ from perdure.values import Frozen, FrozenMap, Text, canonical_json, digest
 REMEMBERED_TURNS = 1000
 """How many turns a session knows by id, so that a repeated submit is recognised. Bounded, since sessions are not."""
 
+FORGETTABLE = frozenset(status for status in TurnStatus if status.settled) - {TurnStatus.SUSPENDED}
+"""A suspended turn is still the session's current one."""
+
 
 class QueuedTurn(Frozen):
     """A turn that waits for its run."""
@@ -113,10 +116,10 @@ def input_digest(blocks: tuple[InputBlock, ...]) -> str:
 
 
 def remember(records: tuple[TurnRecord, ...], record: TurnRecord) -> tuple[TurnRecord, ...]:
-    """Add a record, forgetting the oldest settled ones above `REMEMBERED_TURNS`."""
+    """Add a record, forgetting the oldest ones above `REMEMBERED_TURNS` that nothing depends on any more."""
     records = (*records, record)
     excess = len(records) - REMEMBERED_TURNS
     if excess <= 0:
         return records
-    forgotten = {old.turn_id for old in [old for old in records if old.status.settled][:excess]}
+    forgotten = {old.turn_id for old in [old for old in records if old.status in FORGETTABLE][:excess]}
     return tuple(old for old in records if old.turn_id not in forgotten)

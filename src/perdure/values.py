@@ -22,6 +22,12 @@ Json: TypeAlias = "bool | int | float | str | tuple[Json, ...] | FrozenDict | No
 MAX_DEPTH = 64
 """Deeper JSON is refused: nobody nests a tool's arguments this far, and unbounded depth is a way to break parsers."""
 
+MAX_WRAPPED_DEPTH = MAX_DEPTH + 32
+"""What holds such JSON (a message, a transcript's entry, a whole session) is deeper by what stands around it."""
+
+MAX_INTEGER_BITS = 14_000
+"""Some 4,200 digits. Python itself neither reads nor writes numbers with more than 4,300."""
+
 
 class Frozen(BaseModel):
     """Base of the models: immutable and hashable; unknown fields are ignored, aliases and names are both read."""
@@ -79,32 +85,41 @@ def clean_text(text: str) -> str:
     return text
 
 
-def freeze(value: object, *, depth: int = 0) -> Json:
+def freeze(value: object, *, depth: int = MAX_DEPTH) -> Json:
     """Return `value` as immutable JSON, its text cleaned.
 
     Raises:
-        ValueError: it is not JSON (a set, a NaN, a key that is not a string) or is nested deeper than `MAX_DEPTH`.
+        ValueError: it is not JSON (a set, a NaN, a key that is not a string), is nested deeper than `depth` levels, or
+            has a number of thousands of digits.
     """
-    if depth > MAX_DEPTH:
-        msg = f"nested deeper than {MAX_DEPTH} levels"
+    if depth < 0:
+        msg = "nested too deep"
         raise ValueError(msg)
     match value:
         case str():
             return clean_text(value)
-        case None | bool() | int():
+        case None | bool():
             return value
-        case float():
-            if not math.isfinite(value):
-                msg = f"{value} is not a JSON number"
-                raise ValueError(msg)
-            return value
+        case int() | float():
+            return _checked_number(value)
         case Mapping():
             return _freeze_mapping(cast("Mapping[object, object]", value), depth)
-        case Sequence() if not isinstance(value, bytes | bytearray):
-            return tuple(freeze(item, depth=depth + 1) for item in cast("Sequence[object]", value))
+        case Sequence() if not isinstance(value, bytes | bytearray | memoryview):
+            return tuple(freeze(item, depth=depth - 1) for item in cast("Sequence[object]", value))
         case _:
             msg = f"a {type(value).__name__} is not JSON"
             raise ValueError(msg)
+
+
+def _checked_number(value: float) -> float:
+    if isinstance(value, int):
+        if value.bit_length() > MAX_INTEGER_BITS:
+            msg = "a number has thousands of digits"
+            raise ValueError(msg)
+    elif not math.isfinite(value):
+        msg = f"{value} is not a JSON number"
+        raise ValueError(msg)
+    return value
 
 
 def _freeze_mapping(value: Mapping[object, object], depth: int) -> FrozenDict:
@@ -113,13 +128,13 @@ def _freeze_mapping(value: Mapping[object, object], depth: int) -> FrozenDict:
         if not isinstance(key, str):
             msg = f"a JSON object's keys are strings, not {type(key).__name__}"
             raise ValueError(msg)  # noqa: TRY004  # pydantic turns only ValueError into a validation error
-        items[clean_text(key)] = freeze(item, depth=depth + 1)
+        items[clean_text(key)] = freeze(item, depth=depth - 1)
     return FrozenMap(items)
 
 
-def freeze_object(value: object) -> FrozenDict:
+def freeze_object(value: object, *, depth: int = MAX_DEPTH) -> FrozenDict:
     """Like `freeze`, for what must be a JSON object."""
-    frozen = freeze(value)
+    frozen = freeze(value, depth=depth)
     if not isinstance(frozen, FrozenMap):
         msg = f"expected a JSON object, got {type(value).__name__}"
         raise ValueError(msg)  # noqa: TRY004  # pydantic turns only ValueError into a validation error
@@ -145,9 +160,9 @@ def parse_json(data: bytes | str) -> object:
     """
     try:
         value: object = json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
-        freeze(value)
+        freeze(value, depth=MAX_WRAPPED_DEPTH)
     except RecursionError:
-        msg = f"nested deeper than {MAX_DEPTH} levels"
+        msg = "nested too deep"
         raise ValueError(msg) from None
     return value
 
@@ -163,6 +178,11 @@ def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
         msg = "the same key stands twice in one object"
         raise ValueError(msg)
     return items
+
+
+def freeze_record(value: object) -> FrozenDict:
+    """Like `freeze_object`, for an object of our own that may hold JSON which is as deep as it may be."""
+    return freeze_object(value, depth=MAX_WRAPPED_DEPTH)
 
 
 def canonical_json(value: object) -> bytes:
@@ -185,6 +205,7 @@ Text = Annotated[str, BeforeValidator(_clean_if_text)]
 if TYPE_CHECKING:
     JsonValue: TypeAlias = Json
     JsonObject: TypeAlias = FrozenDict
+    JsonRecord: TypeAlias = FrozenDict
 else:
     # pydantic is given no recursive type to resolve: `freeze` does the whole validation.
     JsonValue = Annotated[Any, PlainValidator(freeze)]
@@ -192,3 +213,6 @@ else:
 
     JsonObject = Annotated[Any, PlainValidator(freeze_object)]
     """A field that holds a JSON object, frozen."""
+
+    JsonRecord = Annotated[Any, PlainValidator(freeze_record)]
+    """A field that holds an object of our own with JSON in it, frozen."""

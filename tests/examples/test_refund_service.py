@@ -83,6 +83,16 @@ async def test_a_key_answers_as_it_did_whatever_has_happened_since(desk: Desk, o
     assert (again.status_code, again.headers["Idempotency-Replayed"]) == (200, "true")
 
 
+async def test_who_was_told_of_a_standing_request_is_told_so_again(desk: Desk, order: str) -> None:
+    await desk.submit(order, "alice")
+
+    told = await desk.submit(order, "alice", key=order)
+    again = await desk.submit(order, "alice", key=order)
+
+    assert told.json()["created"] is False
+    assert (again.json(), again.headers["Idempotency-Replayed"]) == (told.json(), "true")
+
+
 async def test_a_key_cannot_be_used_for_something_else(desk: Desk, order: str) -> None:
     await desk.submit(order, "alice", key=order)
 

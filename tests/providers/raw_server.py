@@ -77,10 +77,10 @@ class RawServer:
 
 
 @asynccontextmanager
-async def serving(*replies: Reply, port: int = 0) -> AsyncGenerator[RawServer]:
-    """Serve these replies in turn, the last one for ever, on a free port unless one is given."""
+async def serving(*replies: Reply) -> AsyncGenerator[RawServer]:
+    """Serve these replies in turn, the last one for ever."""
     server = RawServer(list(replies))
-    listener = await asyncio.start_server(server.serve, "127.0.0.1", port)
+    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     server.port = listener.sockets[0].getsockname()[1]
     try:
         yield server

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from anyio.from_thread import start_blocking_portal
 
 from perdure.errors import ConfigurationError
 from perdure.messages import Message, Role, TextBlock, Usage
@@ -95,6 +96,12 @@ async def test_the_request_is_one_that_the_provider_accepts() -> None:
     assert received.headers["authorization"] == f"Bearer {KEY}"
     assert problems(received.json) == []
     assert (received.json["model"], received.json["temperature"]) == ("gpt-5-mini", 0)
+
+
+async def test_what_is_shown_is_what_is_returned() -> None:
+    """B77: also when half of a character stands at the end."""
+    response, shown = await ask(streamed([events([chunk({"content": "a\ud83d"}), chunk({}, "stop")])]))
+    assert "".join(shown) == response.text == "a\ufffd"
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])
@@ -246,7 +253,8 @@ async def test_a_refusal_is_final_and_shows_no_key() -> None:
 async def test_a_refusal_without_end_is_reported_by_its_beginning() -> None:
     """B77: neither read for ever, nor waited for when it goes silent."""
     start = head(400, "text/plain", transfer_encoding="chunked")
-    endless = await failure(Reply(start + chunked([b"no! " * 50_000]), "silence"), timeout=httpx.Timeout(5))
+    async with asyncio.timeout(10):
+        endless = await failure(Reply(start + chunked([b"no! " * 50_000]), "silence"))
     assert "answered 400: no! no!" in str(endless)
     silent = await failure(Reply(start + chunked([b"no! "]), "silence"), timeout=httpx.Timeout(5, read=0.05))
     assert silent.status == 400
@@ -298,20 +306,20 @@ async def test_a_server_that_needs_no_key_is_sent_none() -> None:
     assert "authorization" not in server.requests[0].headers
 
 
-def test_one_model_serves_several_event_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    """B79: it is made when a module is imported, and outlives the loops of tests."""
-    model = OpenAIChatModel("m", api_key=KEY)
-
-    async def once(port: int = 0) -> int:
-        async with serving(streamed([HELLO]), port=port) as server:
-            monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-            try:
-                assert await model.complete(REQUEST, Shown()) == RESPONSE
-            finally:
-                await model.aclose()
-            return server.port
-
-    asyncio.run(once(asyncio.run(once())))
+def test_one_model_serves_several_event_loops() -> None:
+    """B79: it is made when a module is imported, and outlives the loops of tests. No loop gets another's connection."""
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(serving(streamed([HELLO]))) as server,
+        asyncio.Runner() as one,
+        asyncio.Runner() as two,
+    ):
+        model = OpenAIChatModel("m", server.url, KEY)
+        for runner in (one, two, one):
+            assert runner.run(model.complete(REQUEST, Shown())) == RESPONSE
+        for runner in (one, two):
+            runner.run(model.aclose())
+        assert server.connections == 2
 
 
 async def test_the_key_is_in_no_repr_and_no_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -94,13 +94,14 @@ def test_a_clean_stream_is_read_as_it_was_meant(said: Said) -> None:
     assert all(item.problem is None for item in response.tool_calls)
 
 
-def test_pieces_of_parallel_calls_may_be_mixed() -> None:
+@pytest.mark.parametrize("index", [int, str])
+def test_pieces_of_parallel_calls_may_be_mixed(index: type[int | str]) -> None:
     """B79."""
     response = answer(
-        calling(call(0, "a", "f", ""), call(1, "b", "f", "")),
-        calling(call(1, arguments='{"n":')),
-        calling(call(0, arguments='{"n":1}')),
-        calling(call(1, arguments="2}")),
+        calling(call(index(0), "a", "f", ""), call(index(1), "b", "f", "")),
+        calling(call(index(1), arguments='{"n":')),
+        calling(call(index(0), arguments='{"n":1}')),
+        calling(call(index(1), arguments="2}")),
     )
     assert response.tool_calls == (ToolCall("f", {"n": 1}, "a"), ToolCall("f", {"n": 2}, "b"))
 
@@ -153,6 +154,18 @@ def test_entries_that_hold_nothing_are_no_calls() -> None:
     empty = {"index": 0, "id": "", "type": None, "function": {"name": "", "arguments": None}}
     response = answer(chunk({"content": "hi", "tool_calls": [empty, None, {}]}), finish="stop")
     assert response == ModelResponse("hi")
+
+
+def test_an_empty_entry_between_the_pieces_of_a_call_takes_none_of_them() -> None:
+    """B79."""
+    empty = {"index": 1, "function": {}}
+    chunks = [calling(call(0, "a", "f", '{"n":')), calling(empty), calling(call(None, arguments="1}"))]
+    assert answer(*chunks).tool_calls == (ToolCall("f", {"n": 1}, "a"),)
+
+
+def test_calls_without_arguments_are_told_apart_by_their_index() -> None:
+    """B79."""
+    assert len(answer(calling(call(0, "same", "f")), calling(call(1, "same", "f"))).tool_calls) == 2
 
 
 def test_calls_of_the_old_form_are_read() -> None:

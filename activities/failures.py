@@ -1,0 +1,43 @@
+"""How activities fail: one structured line in the log, and an error that says whether another attempt helps.
+
+The errors are marked benign to Temporal's SDK, which would otherwise write a traceback for each refusal of a provider.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import structlog
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+log = structlog.stdlib.get_logger("perdure.activities")
+
+
+def failure(
+    message: str, kind: str, *, final: bool, after: timedelta | None = None, cause: BaseException | None = None
+) -> ApplicationError:
+    """Log a failed attempt and return the error to raise. `kind` is the error's type on the wire.
+
+    Args:
+        message: What happened, for people; it is kept in history.
+        kind: The type, by which the workflow decides.
+        final: Whether no other attempt is to be made.
+        after: When the next attempt is due, if the provider said so.
+        cause: What was raised, for its class name in the log. Its text may be private and is not logged.
+    """
+    log.warning(
+        "attempt failed",
+        error=kind,
+        cause=type(cause).__name__ if cause is not None else None,
+        final=final,
+    )
+    return ApplicationError(
+        message, type=kind, non_retryable=final, next_retry_delay=after, category=ApplicationErrorCategory.BENIGN
+    )
+
+
+def stopped(what: str) -> ApplicationError:
+    """Return the error of an attempt that was cancelled without being asked to by its session: its worker stops, or
+    its session is over. In the first case it is tried again elsewhere.
+    """
+    return failure(f"{what} was stopped with its worker", "WorkerStopped", final=False)
