@@ -6,7 +6,7 @@ import os
 
 from examples.refunds.offline_model import OfflineModel
 from examples.refunds.tools import query_task, submit_refund_request
-from perdure.agents import Agent, App
+from perdure import Agent, App
 
 MODEL = "PERDURE_MODEL"
 """The variable that names a model, such as `openai:gpt-5-mini`. Without it, the offline model answers."""

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from examples.refunds.intents import Intent, Understood, mentioned_orders, understand
 from examples.refunds.phrases import CHINESE, ENGLISH, LANGUAGES, Phrases
 from examples.refunds.tools import query_task, submit_refund_request
-from perdure.messages import Message, Role, ToolResultBlock
-from perdure.models import Delta, Emit, ModelRequest, ModelResponse, Purpose, ToolCall
+from perdure import Delta, Message, ModelRequest, ModelResponse, Purpose, Role, ToolCall, ToolResultBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from perdure.models import Emit
 
 PIECE = 8
 """Characters of a streamed piece."""

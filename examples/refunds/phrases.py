@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from perdure.messages import ResultState, ToolResultBlock
+from perdure import ResultState, ToolResultBlock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

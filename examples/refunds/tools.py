@@ -10,8 +10,7 @@ from typing import Any, NoReturn, cast
 
 import httpx
 
-from perdure.operations import Effect
-from perdure.tools import ToolContext, ToolError, tool
+from perdure import Effect, ToolContext, ToolError, tool
 
 REFUNDS_URL = "REFUNDS_URL"
 """The variable that holds the refund service's address."""

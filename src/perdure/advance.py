@@ -319,11 +319,13 @@ def _tool_finished(session: Session, fact: ToolFinished) -> Session:
         return _settled_late(session, fact)
     result = change(fact.result, id=call.plan.call_id, name=call.plan.tool)
     session = _with_calls(session, lambda each: change(each, result=result, lost=None) if each is call else each)
-    session = change(
-        session, uncertain=tuple(one for one in session.uncertain if one.operation_id != fact.operation_id)
-    )
+    session = _certain(session, fact.operation_id)
     session = _result_entry(session, fact.at, current, call, result)
     return _after_calls(session, fact.at)
+
+
+def _certain(session: Session, operation: str) -> Session:
+    return change(session, uncertain=tuple(one for one in session.uncertain if one.operation_id != operation))
 
 
 def _settled_late(session: Session, fact: ToolFinished) -> Session:
@@ -331,7 +333,7 @@ def _settled_late(session: Session, fact: ToolFinished) -> Session:
     operation = next((one for one in session.uncertain if one.operation_id == fact.operation_id), None)
     if operation is None or any(call.lost and call.operation_id == fact.operation_id for call in _calls(session)):
         return session
-    session = change(session, uncertain=tuple(one for one in session.uncertain if one is not operation))
+    session = _certain(session, fact.operation_id)
     return with_entry(
         session,
         fact.at,

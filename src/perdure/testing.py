@@ -147,7 +147,9 @@ class Served:
 
         name = next(self._names)
         stack = AsyncExitStack()
-        worker = await stack.enter_async_context(worker_for(self.client, app or self._app, self.settings))
+        # A client of its own: Temporal takes one worker a task queue from one client.
+        client = await connect(self.address, self.client.namespace, converter=self.client.data_converter)
+        worker = await stack.enter_async_context(worker_for(client, app or self._app, self.settings))
         await stack.enter_async_context(worker)
         self._workers[name] = stack
         return name

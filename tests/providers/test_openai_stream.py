@@ -12,7 +12,7 @@ from perdure.models import ModelError, ModelResponse, ToolCall
 from perdure.providers import openai_stream
 from perdure.providers.sse import Event
 from perdure.values import clean_text
-from tests.providers.dialects import COMPLAINT, USAGE, Dialect, Said, call, calling, chunk, events, read
+from tests.providers.dialects import COMPLAINT, USAGE, Chunk, Dialect, Said, call, calling, chunk, events, read
 
 CLEAN = Dialect()
 TEXT = st.text(alphabet=st.characters(exclude_categories=()), max_size=8)
@@ -158,7 +158,7 @@ def test_entries_that_hold_nothing_are_no_calls() -> None:
 
 def test_an_empty_entry_between_the_pieces_of_a_call_takes_none_of_them() -> None:
     """B79."""
-    empty = {"index": 1, "function": {}}
+    empty: Chunk = {"index": 1, "function": {}}
     chunks = [calling(call(0, "a", "f", '{"n":')), calling(empty), calling(call(None, arguments="1}"))]
     assert answer(*chunks).tool_calls == (ToolCall("f", {"n": 1}, "a"),)
 

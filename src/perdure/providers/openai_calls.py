@@ -13,7 +13,7 @@ from typing import cast
 
 from perdure.models import ModelError, ToolCall
 from perdure.providers.loose import as_index, as_object, as_text
-from perdure.values import EMPTY, FrozenDict, FrozenMap, clean_text, freeze_object, parse_json
+from perdure.values import EMPTY, FrozenDict, FrozenMap, clean_text, freeze, freeze_object, parse_json
 
 MAX_SHOWN = 200
 """Characters of unreadable arguments that the model is shown again: enough to see its mistake."""
@@ -161,7 +161,7 @@ def _arguments(value: object) -> tuple[str, Mapping[str, object]]:
 
 def _parsed(text: str) -> object:
     try:
-        return parse_json(text)
+        return freeze(parse_json(text))
     except ValueError as error:
         return error
 
