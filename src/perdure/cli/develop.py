@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -58,7 +59,7 @@ async def develop(app: App, name: str, wishes: Wishes) -> None:
         PerdureError: the server or the worker can't start, or the server dies and does not come back.
     """
     settings = _settings(wishes)
-    deployed.logs.configure(settings)
+    deployed.logs.configure(settings, sys.stderr)
     with deployed.running.stop_requested() as stop:
         await _until(stop, _serve(app, name, wishes, settings))
 

@@ -32,6 +32,17 @@ CODES = """[bold]Exit codes[/bold]
 4  the turn did not complete: failed, interrupted, suspended, or not in time"""
 
 
+def tell_version(wanted: bool) -> None:  # noqa: FBT001  # typer calls it so
+    """Print the version and leave, if that is wanted.
+
+    Raises:
+        Exit: it is.
+    """
+    if wanted:
+        say(f"perdure {version('perdure')}")
+        raise typer.Exit(ExitCode.DONE)
+
+
 def make_app() -> typer.Typer:
     """Return the program, with all its commands."""
     app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=reflow(OVERVIEW), epilog=CODES)
@@ -43,12 +54,11 @@ def make_app() -> typer.Typer:
 
 def perdure(
     *,
-    show_version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
+    _: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=tell_version)
+    ] = False,
 ) -> None:
     """Options of the program itself; `OVERVIEW` is its help."""
-    if show_version:
-        say(f"perdure {version('perdure')}")
-        raise typer.Exit(ExitCode.DONE)
 
 
 def main(argv: list[str] | None = None) -> NoReturn:

@@ -91,8 +91,9 @@ async def worker(server: Server, *, app: AppName) -> None:
     stop_early()
     place = server.place
     settings = deployed.settings.WorkerSettings.load(task_queue=place.task_queue, storage=place.storage)
-    deployed.logs.configure(settings)
-    await deployed.running.run_worker(load(app), settings, address=place.address, namespace=place.namespace)
+    served = load(app)
+    deployed.logs.configure(settings, sys.stderr)
+    await deployed.running.run_worker(served, settings, address=place.address, namespace=place.namespace)
 
 
 async def setup(server: Server) -> None:

@@ -18,7 +18,7 @@ from perdure.cli.terminal import complain, say, say_model
 from perdure.commands import OnBusy
 from perdure.results import Receipt, TurnResult, TurnStatus
 
-Text: TypeAlias = Annotated[str, typer.Argument(help="What to say; `-` reads it from standard input.")]
+Text: TypeAlias = Annotated[str, typer.Argument(metavar="TEXT", help="What to say; `-` reads it from standard input.")]
 NewTurn: TypeAlias = Annotated[
     str | None,
     typer.Option("--turn-id", help="A name of your own. Repeating a command with the same name and text is harmless."),

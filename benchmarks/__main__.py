@@ -1,0 +1,92 @@
+"""`python -m benchmarks`: perdure beside a bare Temporal workflow, on one server, in one run.
+
+Absolute times are of this machine at this moment; the ratios are what to compare.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import platform
+import statistics
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.cases import bench, events_per_turn, latency, long_turn, throughput
+
+RESULTS = Path(__file__).parent / "results"
+MAX_LATENCY_RATIO = 1.15
+MIN_THROUGHPUT_RATIO = 0.85
+MAX_LONG_BYTES = 2_500_000
+EVENTS = 11
+SESSIONS = 40
+
+
+async def measure(turns: int) -> dict[str, float | str]:
+    """Run all cases and return their numbers."""
+    async with bench() as running:
+        ours_events, bare_events = await events_per_turn(running)
+        ours, bare = await latency(running, turns)
+        ours_rate, bare_rate = await throughput(running, SESSIONS, max(turns // 20, 2))
+        long = await long_turn(running)
+    return {
+        "events_ours": ours_events,
+        "events_bare": bare_events,
+        "p50_ms_ours": statistics.median(ours) * 1000,
+        "p50_ms_bare": statistics.median(bare) * 1000,
+        "p50_ratio": statistics.median(ours) / statistics.median(bare),
+        "turns_per_second_ours": ours_rate,
+        "turns_per_second_bare": bare_rate,
+        "throughput_ratio": ours_rate / bare_rate,
+        "long_turn_status": long.status,
+        "long_turn_model_calls": long.model_calls,
+        "long_turn_history_bytes": long.history_bytes,
+        "long_turn_seconds": long.seconds,
+    }
+
+
+def table(numbers: dict[str, float | str]) -> Table:
+    """Return the numbers as people read them."""
+    shown = Table(title=f"perdure beside a bare workflow ({platform.machine()}, Python {platform.python_version()})")
+    for column in ("what", "perdure", "bare", "ratio", "bar"):
+        shown.add_column(column, justify="left" if column == "what" else "right")
+    shown.add_row("history events of a text turn", f"{numbers['events_ours']}", f"{numbers['events_bare']}", "", "11")
+    shown.add_row(
+        "latency of a text turn, p50, ms",
+        f"{numbers['p50_ms_ours']:.1f}",
+        f"{numbers['p50_ms_bare']:.1f}",
+        f"{numbers['p50_ratio']:.2f}",
+        f"≤ {MAX_LATENCY_RATIO}",
+    )
+    shown.add_row(
+        f"turns a second, {SESSIONS} sessions",
+        f"{numbers['turns_per_second_ours']:.0f}",
+        f"{numbers['turns_per_second_bare']:.0f}",
+        f"{numbers['throughput_ratio']:.2f}",
+        f"≥ {MIN_THROUGHPUT_RATIO}",
+    )
+    shown.add_row("long turn: model calls", f"{numbers['long_turn_model_calls']} of 100", "", "", "100")
+    shown.add_row("long turn: history, MB", f"{float(numbers['long_turn_history_bytes']) / 1e6:.2f}", "", "", "< 2.5")
+    shown.add_row("long turn: seconds", f"{numbers['long_turn_seconds']:.1f}", "", "", "")
+    return shown
+
+
+def main() -> None:
+    """Measure, print a table and keep the numbers as JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--turns", type=int, default=200, help="text turns of the latency case (default 200)")
+    numbers = asyncio.run(measure(parser.parse_args().turns))
+    console = Console()
+    console.print(table(numbers))
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
+    path.write_text(json.dumps(numbers, indent=2) + "\n")
+    console.print(f"kept as {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")
+
+
+if __name__ == "__main__":
+    main()
