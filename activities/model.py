@@ -44,9 +44,12 @@ class ModelActivities:
         Cancelled by the session it hands back what was streamed so far; by a worker that stops it is tried again
         elsewhere. Every failure says by its type and `non_retryable` whether another attempt helps.
         """
-        with correlated(call, step=call.step, operation_id=call.operation_id):
+        with correlated(call, f"chat {call.agent_id}", **{"gen_ai.operation.name": "chat"}) as span:
             async with beating():
-                return await self._call(call)
+                answer = await self._call(call)
+            span.set_attribute("gen_ai.usage.input_tokens", answer.usage.input_tokens)
+            span.set_attribute("gen_ai.usage.output_tokens", answer.usage.output_tokens)
+            return answer
 
     async def _call(self, call: ModelCall) -> ModelAnswer:
         agent = self._agent(call.agent_id)

@@ -65,7 +65,12 @@ class ToolActivities:
         if tool is None:
             msg = f"this worker has no tool {invocation.tool!r} for agent {invocation.agent_id!r}; it did not run"
             raise failure(msg, "UnknownTool", final=True)
-        with correlated(invocation, step=invocation.step, tool=tool.name, operation_id=invocation.operation_id):
+        facts = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": tool.name,
+            "gen_ai.tool.call.id": invocation.call_id,
+        }
+        with correlated(invocation, f"execute_tool {tool.name}", **facts):
             async with beating():
                 return await self._call(tool, invocation)
 
