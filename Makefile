@@ -22,11 +22,10 @@ install: $(VENV)/.dev  ## Make .venv with everything that work on perdure needs
 test: $(VENV)/.dev  ## Run the tests; ARGS="tests/worker -k stale" chooses
 	@$(BIN)/python -m pytest -n auto $(ARGS)
 
-check: $(VENV)/.dev  ## Lint, formatting, types, architecture
-	@$(BIN)/ruff check
-	@$(BIN)/ruff format --check
-	@$(BIN)/pyright
-	@$(BIN)/lint-imports --no-cache
+check: $(VENV)/.dev  ## Lint, formatting, types, architecture; all of them, even when one is red
+	@red=; for each in "ruff check" "ruff format --check" "pyright" "lint-imports --no-cache"; do \
+		echo "== $$each"; $(BIN)/$$each || red="$$red; $$each"; \
+	done; [ -z "$$red" ] || { echo "red$$red"; exit 1; }
 
 format: $(VENV)/.dev  ## Format the code, and mend what the linter can mend
 	@$(BIN)/ruff format

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from temporalio import activity
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
 
 INTERVAL = 0.5
 """Seconds. Cancellation comes back with a heartbeat, so this bounds how late an interrupt is noticed."""
 
 
 @asynccontextmanager
-async def beating() -> AsyncIterator[None]:
+async def beating() -> AsyncGenerator[None]:
     """Beat until the block is left. Tools need not know of heartbeats, however long they run."""
     task = asyncio.create_task(_beat())
     try:

@@ -135,7 +135,9 @@ async def _read_from(call: ModelCall, context: Context, read_page: ReadPage) -> 
     while True:
         page = await read_page(PageRequest(after=context.mark.position, digest=context.mark.digest))
         if page.start != context.mark.position or page.summary != context.summary:
-            context = Context.empty(page.summary).plus(page.messages) if page.start == 0 else Context.empty(page.summary)
+            context = (
+                Context.empty(page.summary).plus(page.messages) if page.start == 0 else Context.empty(page.summary)
+            )
         else:
             context = context.plus(page.messages)
         if context.mark.position >= call.head.position or not page.messages:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import structlog
 from opentelemetry import trace
@@ -13,6 +13,9 @@ from temporalio.exceptions import ApplicationError
 
 from perdure.contract import ModelCall, ToolInvocation
 
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
 tracer = trace.get_tracer("perdure")
 
 ATTRIBUTE_PREFIX = "perdure.attribute."
@@ -20,7 +23,7 @@ ATTRIBUTE_PREFIX = "perdure.attribute."
 
 
 @contextmanager
-def correlated(call: ModelCall | ToolInvocation, span_name: str, **more: str | int) -> Iterator[Span]:
+def correlated(call: ModelCall | ToolInvocation, span_name: str, **more: str | int) -> Generator[Span]:
     """Put the run's names on all log lines written inside, and on one span; names of GenAI's semantic conventions.
 
     What was said is on neither, and of a failure there is its type only.
@@ -34,13 +37,16 @@ def correlated(call: ModelCall | ToolInvocation, span_name: str, **more: str | i
     }
     who = {"agent_id": call.agent_id, "user_id": call.user_id, "session_id": call.session_id}
     bound = structlog.contextvars.bound_contextvars(**who, **names, attributes=dict(call.attributes))
-    with bound, tracer.start_as_current_span(
-        span_name,
-        kind=SpanKind.CLIENT if isinstance(call, ModelCall) else SpanKind.INTERNAL,
-        attributes={**_span_attributes(call, names), **more},
-        record_exception=False,
-        set_status_on_exception=False,
-    ) as span:
+    with (
+        bound,
+        tracer.start_as_current_span(
+            span_name,
+            kind=SpanKind.CLIENT if isinstance(call, ModelCall) else SpanKind.INTERNAL,
+            attributes={**_span_attributes(call, names), **more},
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span,
+    ):
         try:
             yield span
         except ApplicationError as error:

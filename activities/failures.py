@@ -5,10 +5,13 @@ The errors are marked benign to Temporal's SDK, which would otherwise write a tr
 
 from __future__ import annotations
 
-from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import structlog
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 log = structlog.stdlib.get_logger("perdure.activities")
 
@@ -37,7 +40,8 @@ def failure(
 
 
 def stopped(what: str) -> ApplicationError:
-    """Return the error of an attempt that was cancelled without being asked to by its session: its worker stops, or
-    its session is over. In the first case it is tried again elsewhere.
+    """Return the error of an attempt that was cancelled, but not by its session: its worker stops, or it is over.
+
+    In the first case it is tried again elsewhere.
     """
     return failure(f"{what} was stopped with its worker", "WorkerStopped", final=False)

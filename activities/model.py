@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import httpx
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
 
 from activities.beating import beating, cancelled_by_session
 from activities.contexts import ContextCache, ContextMovedOnError
 from activities.correlation import correlated
 from activities.failures import failure, stopped
 from perdure import contract
-from perdure.agents import Agent, App
 from perdure.contract import ContextPage, ModelAnswer, ModelCall, PageRequest
 from perdure.models import Delta, Model, ModelError, ModelResponse
 from perdure.planning import Planner
 from perdure.providers import resolve_model
 from perdure.requests import build_request
+
+if TYPE_CHECKING:
+    from temporalio.exceptions import ApplicationError
+
+    from perdure.agents import Agent, App
 
 ReadPage = Callable[[str, str, PageRequest], Awaitable[ContextPage]]
 """Reads a page of a context: workflow id, workflow run id, which page."""
@@ -62,7 +66,8 @@ class ModelActivities:
                 return planner.partial("".join(said))
             if cancelled_by_session():
                 raise
-            raise stopped("the model call") from None
+            what = f"a model call of {agent.id}"
+            raise stopped(what) from None
         except Exception as error:
             raise _failure(error, agent) from error
         self._remember(call, answer)
@@ -85,7 +90,7 @@ class ModelActivities:
 
         context = await self._cache.load(workflow_id, call, read_page)
 
-        async def emit(delta: Delta) -> None:  # noqa: RUF029  # the protocol is asynchronous
+        async def emit(delta: Delta) -> None:  # the protocol is asynchronous
             said.append(delta.text)
 
         return await model.complete(build_request(agent, call, context.summary, context.messages), emit)

@@ -1,7 +1,8 @@
 """Tool results of any kind and size, as content blocks.
 
 The rule for size: up to `MAX_TEXT` characters a result stands in the conversation whole. A longer one stands there
-with its beginning and its end, and says how much is missing; the whole of it goes to the results store, if there is one.
+with its beginning and its end, and says how much is missing; the whole of it goes to the results store, if there is
+one.
 """
 
 from __future__ import annotations

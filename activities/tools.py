@@ -6,26 +6,31 @@ import asyncio
 import contextvars
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import httpx
 from pydantic import ValidationError
 from temporalio import activity
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
 
 from activities import outputs
 from activities.beating import beating
 from activities.correlation import correlated
 from activities.failures import failure, stopped
 from perdure import contract
-from perdure.agents import App
 from perdure.contract import ToolAnswer, ToolInvocation
 from perdure.messages import ResultState, TextBlock
 from perdure.operations import Effect
-from perdure.state import AgentState
 from perdure.tools import Tool, ToolContext, ToolError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from temporalio.exceptions import ApplicationError
+
+    from perdure.agents import App
+    from perdure.state import AgentState
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 """The header's name, as the IETF draft draft-ietf-httpapi-idempotency-key-header has it."""
@@ -192,7 +197,7 @@ def _error(invocation: ToolInvocation, words: str) -> ToolAnswer:
 def _client(transport: httpx.AsyncBaseTransport, operation_id: str) -> httpx.AsyncClient:
     """Return a client that sends the operation id with each request. It shares the worker's connections."""
 
-    async def identify(request: httpx.Request) -> None:  # noqa: RUF029  # httpx awaits its hooks
+    async def identify(request: httpx.Request) -> None:  # httpx awaits its hooks
         request.headers[IDEMPOTENCY_KEY] = operation_id
 
     return httpx.AsyncClient(transport=transport, event_hooks={"request": [identify]}, follow_redirects=False)

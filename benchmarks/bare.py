@@ -1,4 +1,4 @@
-"""The yardstick: a bare Temporal workflow that does per turn what any session must, an update that waits for an activity."""
+"""The yardstick: a bare Temporal workflow that does what any session must, an update that waits for an activity."""
 
 from __future__ import annotations
 

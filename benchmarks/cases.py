@@ -6,17 +6,21 @@ import asyncio
 import statistics
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
-from temporalio.client import Client
 from temporalio.worker import Worker
 
 from benchmarks.bare import BareSession, bare_answer
 from perdure import Agent, AgentState, App, Effect, Message, ModelRequest, Role, ToolCall, tool
 from perdure.connection import connect
 from perdure.testing import ReplyLike, ScriptedModel, Served, serve
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+    from temporalio.client import Client
 
 WARM_UP = 10
 """Turns that are not counted: imports, caches and the server's own first steps."""
@@ -55,13 +59,13 @@ class Bench:
         handle = await self.client.start_workflow(BareSession.run, id=f"bare-{uuid.uuid4().hex}", task_queue="bare")
 
         async def ask(text: str) -> object:
-            return await handle.execute_update(BareSession.ask, text)
+            return await cast("Any", handle).execute_update(BareSession.ask, text)
 
         return ask
 
 
 @asynccontextmanager
-async def bench() -> AsyncIterator[Bench]:
+async def bench() -> AsyncGenerator[Bench]:
     """Start a server, one worker of ours and one bare worker."""
     app = App([Agent("bench", ScriptedModel(answer), tools=[fetch], max_steps=LONG_STEPS)])
     async with AsyncExitStack() as stack:
@@ -109,7 +113,7 @@ async def events_per_turn(bench: Bench) -> tuple[int, int]:
     bare = await bench.client.start_workflow(BareSession.run, id=f"bare-{uuid.uuid4().hex}", task_queue="bare")
 
     async def ask_bare(text: str) -> object:
-        return await bare.execute_update(BareSession.ask, text)
+        return await cast("Any", bare).execute_update(BareSession.ask, text)
 
     counts: list[int] = []
     for ask, workflow_id in ((session.ask, session.workflow_id), (ask_bare, bare.id)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,7 +12,12 @@ from perdure.deployment import make_importable
 
 make_importable()
 
-from worker.embedded import EmbeddedServer  # noqa: E402  # importable only after make_importable
+from typing import TYPE_CHECKING
+
+from worker.embedded import EmbeddedServer  # noqa: E402  # importable only now
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", settings.get_profile("here"), max_examples=1000)

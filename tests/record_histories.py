@@ -10,10 +10,13 @@ import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from perdure import Agent, App, Delta, Effect, ModelError, ModelRequest, ModelResponse, SessionHandle, ToolCall, tool
-from perdure.models import Emit
 from perdure.testing import Served, record_history, serve
+
+if TYPE_CHECKING:
+    from perdure.models import Emit
 
 FOLDER = Path(__file__).parent / "histories"
 

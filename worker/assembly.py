@@ -1,27 +1,32 @@
-"""The composition root: from settings, a client and an app to a running worker. Only this module knows all the parts."""
+"""The composition root: from settings, a client and an app to a worker. Only this module knows all the parts."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import httpx
-from temporalio.client import Client
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from activities.contexts import ContextCache
 from activities.model import ModelActivities
 from activities.tools import ToolActivities, ToolEnvironment
-from perdure import contract
-from perdure.agents import App
 from perdure.client import SessionHandle, read_page
-from perdure.state import AgentState
 from perdure.storage import Directory
-from worker.settings import WorkerSettings
 from workflows.session import AgentSession
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    from temporalio.client import Client
+
+    from perdure import contract
+    from perdure.agents import App
+    from perdure.state import AgentState
+    from worker.settings import WorkerSettings
 
 CANCELLATION_INTERVAL = timedelta(milliseconds=500)
 """How often heartbeats reach the server at most. Cancellation comes back with them, so this bounds its delay."""
@@ -41,13 +46,15 @@ def workflow_runner() -> SandboxedWorkflowRunner:
 
 
 @asynccontextmanager
-async def worker_for(client: Client, app: App, settings: WorkerSettings) -> AsyncIterator[Worker]:
+async def worker_for(client: Client, app: App, settings: WorkerSettings) -> AsyncGenerator[Worker]:
     """Make a worker with all that its activities need, which is released when the block is left.
 
     The worker is not running yet: enter it, or await its `run`.
     """
     async with AsyncExitStack() as stack:
-        resources = await stack.enter_async_context(app.resources()) if app.resources else {}
+        resources: Mapping[type, object] = {}
+        if app.resources is not None:
+            resources = await stack.enter_async_context(app.resources())
         transport = await stack.enter_async_context(httpx.AsyncHTTPTransport())
         threads = stack.enter_context(ThreadPoolExecutor(settings.tool_threads, thread_name_prefix="tool"))
         environment = ToolEnvironment(

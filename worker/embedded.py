@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 from perdure.errors import ServerUnavailable
-from worker.server.launch import PAUSE, ServerOptions, launch, tail
+from worker.server.claim import claim, until_free
+from worker.server.launch import ServerOptions, launch, tail
 from worker.server.probe import is_ready
 from worker.server.process import LOOPBACK, ServerProcess
-from worker.server.record import ServerRecord, make_private, read_record, remove_record, running_server, try_lock
+from worker.server.record import ServerRecord, remove_record, running_server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -153,9 +154,7 @@ class EmbeddedServer:
         if self._process:
             return await self._process.wait()
         if self._adopted and self.data_dir:
-            while (lock := try_lock(self.data_dir)) is None:  # noqa: ASYNC110  # a file lock has no event
-                await asyncio.sleep(PAUSE)
-            lock.close()
+            await until_free(self.data_dir)
             self._adopted = None
         return None
 
@@ -170,21 +169,17 @@ class EmbeddedServer:
 
     async def _claim(self, folder: Path) -> bool:
         """Get the folder's lock: True; or find a server to use: False."""
-        make_private(folder)
-        while self._lock is None:
-            self._lock = try_lock(folder)
-            record = read_record(folder)
-            if self._lock is None and record and record.owner_lives:
-                if not self.reuse:
-                    msg = f"process {record.owner_pid} runs a server on {folder}, at {record.address}"
-                    raise ServerUnavailable(msg)
-                if await is_ready(record.address, self.namespace, self._options().search_attributes):
+        if self._lock is None:
+            match await claim(folder, reuse=self.reuse, answers=self._answers_at):
+                case ServerRecord() as record:
                     self._adopted = record
                     return False
-            if self._lock is None:
-                await asyncio.sleep(PAUSE)
-        remove_record(folder)
+                case lock:
+                    self._lock = lock
         return True
+
+    async def _answers_at(self, address: str) -> bool:
+        return await is_ready(address, self.namespace, self._options().search_attributes)
 
     async def _launch(self) -> None:
         launched = await launch(self._options(), self.log_file, port=self.port, ui_port=self.ui_port, lock=self._lock)

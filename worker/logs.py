@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import structlog
-from structlog.typing import Processor
 
-from worker.settings import WorkerSettings
+if TYPE_CHECKING:
+    from structlog.typing import Processor
+
+    from worker.settings import WorkerSettings
 
 
 def configure(settings: WorkerSettings, stream: TextIO = sys.stderr) -> None:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
 
 import structlog
-from temporalio.client import Client
 
-from perdure.agents import App
 from perdure.connection import connect, data_converter
 from worker.assembly import worker_for
-from worker.settings import WorkerSettings
 from worker.setup import require_attributes
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator
+
+    from temporalio.client import Client
+
+    from perdure.agents import App
+    from worker.settings import WorkerSettings
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def stop_requested() -> Iterator[asyncio.Event]:
+def stop_requested() -> Generator[asyncio.Event]:
     """Give an event that SIGINT and SIGTERM set. A second signal ends the process as usual."""
     loop = asyncio.get_running_loop()
     event = asyncio.Event()
@@ -39,9 +44,7 @@ def stop_requested() -> Iterator[asyncio.Event]:
             loop.remove_signal_handler(number)
 
 
-async def connect_worker(
-    settings: WorkerSettings, address: str | None = None, namespace: str | None = None
-) -> Client:
+async def connect_worker(settings: WorkerSettings, address: str | None = None, namespace: str | None = None) -> Client:
     """Connect as a worker with these settings does, and see that sessions can run there.
 
     Raises:
@@ -69,7 +72,7 @@ async def run_worker(
 
 
 @asynccontextmanager
-async def serving(client: Client, app: App, settings: WorkerSettings) -> AsyncIterator[None]:
+async def serving(client: Client, app: App, settings: WorkerSettings) -> AsyncGenerator[None]:
     """Serve an app while the block lasts. A worker that fails by itself cancels the block and raises its error."""
     log = structlog.stdlib.get_logger("perdure.worker")
     async with worker_for(client, app, settings) as worker, worker:

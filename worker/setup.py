@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
-from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.contract import SEARCH_ATTRIBUTES
 from perdure.errors import ServerUnavailable, SetupRequired
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
 
 
 async def missing_attributes(client: Client) -> tuple[str, ...]:

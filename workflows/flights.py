@@ -97,7 +97,7 @@ class Flights:
         """Keep a failure of our own code for the main loop to raise, where it would be lost with the task."""
         try:
             await work
-        except Exception as error:  # noqa: BLE001  # raised again by the main loop; activity failures never get here
+        except Exception as error:  # noqa: BLE001  # the main loop raises it; activity failures never get here
             self._failure = error
 
     def _abandon(self, operation_id: str) -> None:
@@ -111,8 +111,10 @@ class Flights:
         self._end_grace(operation_id)
 
     def _ask_to_settle(self, operation_id: str) -> None:
-        """Give a stopped operation a bounded time. A model call is cancelled, and hands back what it has streamed;
-        a tool with an effect is left to finish, since its real result is worth more than its end.
+        """Give a stopped operation a bounded time.
+
+        A model call is cancelled, and hands back what it has streamed; a tool with an effect is left to finish, since
+        its real result is worth more than its end.
         """
         if operation_id in self._graces:
             return

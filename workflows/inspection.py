@@ -1,16 +1,21 @@
-"""What the Temporal UI shows of a session, beyond its history. Nothing here costs an event, but the search attributes,
-which change only when somebody must act.
+"""What the Temporal UI shows of a session, beyond its history.
+
+Nothing here costs an event but the search attributes, which change only when somebody must act.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate, TypedSearchAttributes
 
 from perdure import contract
 from perdure.identity import SessionKey, attribute_value
-from perdure.results import SessionStatus, SessionView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from perdure.results import SessionStatus, SessionView
 
 AGENT = SearchAttributeKey.for_keyword(contract.ATTRIBUTE_AGENT)
 USER = SearchAttributeKey.for_keyword(contract.ATTRIBUTE_USER)
@@ -23,7 +28,7 @@ SHOWN_QUEUE = 10
 
 def attribute_updates(
     present: TypedSearchAttributes, key: SessionKey, status: SessionStatus
-) -> Sequence[SearchAttributeUpdate]:
+) -> Sequence[SearchAttributeUpdate[str]]:
     """Return what has to change in the search attributes; nothing on a plain turn."""
     wanted = {AGENT: attribute_value(key.agent_id), SESSION: attribute_value(key.session_id), STATUS: status.value}
     if key.user_id is not None:

@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
+from typing import TYPE_CHECKING, cast
 
 from temporalio import workflow
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from temporalio.common import SearchAttributeUpdate
 
 with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
@@ -149,9 +155,7 @@ class AgentSession:
             case SubmitTurn():
                 self._accept_submit(command, at)
             case Interrupt():
-                self._take(
-                    InterruptRequested(at, command.run_id, command.message, command.partial, command.actor)
-                )
+                self._take(InterruptRequested(at, command.run_id, command.message, command.partial, command.actor))
             case Close():
                 self._take(CloseRequested(at, command.reason, command.actor))
             case WaitTurn():
@@ -162,9 +166,7 @@ class AgentSession:
         if known_turn(self._session, command) is None:
             run_id = command.run_id or workflow.uuid4().hex
             self._take(
-                TurnSubmitted(
-                    at, turn_id, run_id, command.input, command.on_busy, command.attributes, command.actor
-                )
+                TurnSubmitted(at, turn_id, run_id, command.input, command.on_busy, command.attributes, command.actor)
             )
         return turn_id
 
@@ -209,7 +211,9 @@ class AgentSession:
         if not request.context:
             return state.model_copy(update={"context": ()})
         if len(state.model_dump_json()) > MAX_STATE_BYTES:
-            msg = f'the state is too large for one answer; ask with {{"context": false}} and read {contract.CONTEXT_PAGE}'
+            msg = (
+                f'the state is too large for one answer; ask with {{"context": false}} and read {contract.CONTEXT_PAGE}'
+            )
             raise wire.failure(ContextTooLarge(msg))
         return state
 
@@ -250,7 +254,7 @@ class AgentSession:
         present = workflow.info().typed_search_attributes
         updates = inspection.attribute_updates(present, key, self._session.status)
         if updates:
-            workflow.upsert_search_attributes(updates)
+            _upsert(updates)
 
     def _due(self) -> bool:
         """Whether it is time to continue as new."""
@@ -262,6 +266,11 @@ class AgentSession:
         await workflow.wait_condition(workflow.all_handlers_finished)
         start = {"carried": self._session.model_dump(mode="json")}
         workflow.continue_as_new(args=[start])
+
+
+def _upsert(updates: Sequence[SearchAttributeUpdate[str]]) -> None:
+    # The SDK's signature is only partly typed.
+    cast("Callable[[object], None]", workflow.upsert_search_attributes)(updates)  # pyright: ignore[reportUnknownMemberType]
 
 
 def _now() -> datetime:
@@ -288,4 +297,3 @@ def _begin(workflow_id: str, raw: RawValue) -> Session:
         msg = f"the carried session is {session.key.workflow_id}, not {workflow_id}"
         raise InvalidCommand(msg)
     return session
-

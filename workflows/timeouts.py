@@ -1,15 +1,19 @@
-"""Every time-out and retry policy of the session workflow, each with its reason. Durations that an agent decides come
-with the plans of its tool calls.
+"""Every time-out and retry policy of the session workflow, each with its reason.
+
+Durations that an agent decides come with the plans of its tool calls.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from temporalio.common import RetryPolicy
 
-from perdure.contract import CallPlan
 from perdure.operations import Effect
+
+if TYPE_CHECKING:
+    from perdure.contract import CallPlan
 
 MODEL_ATTEMPT = timedelta(minutes=20)
 """One attempt of a model call. Long, since reasoning models think for minutes; a silent provider is noticed much

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 from temporalio.api.common.v1 import Payload
@@ -14,6 +13,9 @@ from perdure.commands import AnyCommand, read_command
 from perdure.errors import InvalidCommand, PerdureError
 from perdure.state import explain
 from perdure.values import Frozen, parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 NOTHING = RawValue(Payload(metadata={"encoding": b"binary/null"}))
 """What a handler is given when nothing was sent. The SDK wants a parameter typed `RawValue` and nothing else."""

@@ -125,7 +125,7 @@ def decide(request: ModelRequest) -> str | tuple[ToolCall, ...]:
             return phrases.declined
         case Intent.NOTE:
             orders = _orders(talk, request)
-            return f"{phrases.note} {phrases.offer_look if orders else phrases.ask_status}"
+            return phrases.joined(phrases.note, phrases.offer_look if orders else phrases.ask_status)
         case Intent.REFUND | Intent.STATUS as intent:
             return _calls(intent, talk, request)
 

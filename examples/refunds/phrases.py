@@ -33,6 +33,8 @@ class Phrases:
     not_run: str
     unreadable: str
     statuses: Mapping[str, str]
+    space: str
+    """What stands between two sentences."""
 
     def result(self, result: ToolResultBlock) -> str:
         """Say what a tool's result says, and nothing else."""
@@ -45,12 +47,16 @@ class Phrases:
         except (ValueError, TypeError, KeyError, RecursionError):
             return self.unreadable
 
+    def joined(self, *sentences: str) -> str:
+        """Return sentences as one text."""
+        return self.space.join(sentences)
+
     def _record(self, said: dict[str, Any]) -> str:
         if "created" in said:
             return self._fill(self.submitted if said["created"] is True else self.already, said["request"])
         requests = cast("list[dict[str, Any]]", said["requests"])
         if not requests:
-            return f"{self.no_request.format(order=said['order']['order_id'])} {self.offer_submit}"
+            return self.joined(self.no_request.format(order=said["order"]["order_id"]), self.offer_submit)
         return "\n".join(self._fill(self.record, request) for request in requests)
 
     def _fill(self, phrase: str, request: dict[str, Any]) -> str:
@@ -92,6 +98,7 @@ ENGLISH = Phrases(
         "paid": "paid; the money has been refunded",
         "rejected": "rejected",
     },
+    space=" ",
 )
 
 CHINESE = Phrases(
@@ -116,6 +123,7 @@ CHINESE = Phrases(
         "paid": "已付款，退款已完成",
         "rejected": "已被拒绝",
     },
+    space="",
 )
 
 LANGUAGES = (ENGLISH, CHINESE)

@@ -46,14 +46,19 @@ class Program:
     child: asyncio.subprocess.Process
 
     @classmethod
-    async def start(cls, name: str, *command: str, env: Mapping[str, str], log: Path | None = None) -> Self:
-        """Run `python -m` with this command; what it writes to standard error goes to `log`."""
+    async def start(
+        cls, name: str, *command: str, env: Mapping[str, str], log: Path | None = None, speaks: bool = False
+    ) -> Self:
+        """Run `python -m` with this command; what it writes to standard error goes to `log`.
+
+        One that `speaks` is listened to by `line`. The standard output of others is dropped: an unread pipe fills up.
+        """
         with contextlib.ExitStack() as stack:
             errors = stack.enter_context(log.open("ab")) if log is not None else None
             child = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", *command),
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE if speaks else asyncio.subprocess.DEVNULL,
                 stderr=errors,
                 cwd=ROOT,
                 env={**os.environ, **env},
@@ -70,7 +75,7 @@ class Program:
         output = self.child.stdout
         read = await asyncio.wait_for(output.readline(), seconds) if output is not None else b""
         if not read:
-            msg = f"{self.name} ended with code {await self.child.wait()} before it was ready"
+            msg = f"{self.name} ended with code {await self.child.wait()} before it said anything"
             raise RuntimeError(msg)
         return read.decode()
 
@@ -113,6 +118,6 @@ async def refund_service(
 ) -> AsyncGenerator[tuple[Program, str]]:
     """Run the refund service; gives the program and its address."""
     command = ("examples.refunds.service", "--port", str(port), "--database", str(database))
-    async with await Program.start("the refund service", *command, env=env or {}, log=log) as program:
+    async with await Program.start("the refund service", *command, env=env or {}, log=log, speaks=True) as program:
         ready: dict[str, Any] = json.loads(await program.line())
         yield program, str(ready["url"])

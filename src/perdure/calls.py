@@ -6,8 +6,7 @@ Everything travels as plain JSON and is read here, so that a client with any JSO
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar, cast
 
 from temporalio.client import (
     Client,
@@ -31,6 +30,9 @@ from perdure.errors import (
     SetupRequired,
 )
 from perdure.values import Frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 BUSY_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5)
 """Seconds between attempts of a query that the server has no room for: it buffers few for one workflow at a time."""
@@ -71,6 +73,20 @@ async def _query_once(handle: Handle, name: str, args: Sequence[object]) -> RawV
         raise InvalidCommand(str(error)) from error
 
 
+class _Updatable(Protocol):
+    """What we use of a workflow handle; the SDK's own overloads are only partly typed."""
+
+    async def execute_update(self, update: str, arg: object, *, result_type: type) -> object: ...
+
+
+class _Starting(Protocol):
+    """What we use of a client; the SDK's own overloads are only partly typed."""
+
+    async def execute_update_with_start_workflow(
+        self, update: str, arg: object, *, start_workflow_operation: object, result_type: type
+    ) -> object: ...
+
+
 async def update(handle: Handle, name: str, command: Frozen, answer: type[Model]) -> Model:
     """Send a command and return its answer.
 
@@ -78,7 +94,9 @@ async def update(handle: Handle, name: str, command: Frozen, answer: type[Model]
         PerdureError: the session refused it, there is none, or nobody answers.
     """
     try:
-        raw = cast("RawValue", await handle.execute_update(name, plain(command), result_type=RawValue))
+        raw = cast(
+            "RawValue", await cast("_Updatable", handle).execute_update(name, plain(command), result_type=RawValue)
+        )
     except WorkflowUpdateFailedError as error:
         raise from_failure(error) from error
     except WorkflowUpdateRPCTimeoutOrCancelledError as error:
@@ -89,7 +107,10 @@ async def update(handle: Handle, name: str, command: Frozen, answer: type[Model]
 
 
 async def update_with_start(
-    client: Client, start: WithStartWorkflowOperation[object, object], workflow_id: str, name: str, command: Frozen,
+    client: Client,
+    start: WithStartWorkflowOperation[object, object],
+    name: str,
+    command: Frozen,
     answer: type[Model],
 ) -> Model:
     """Send a command to a session that is started if it is not there.
@@ -100,7 +121,7 @@ async def update_with_start(
     try:
         raw = cast(
             "RawValue",
-            await client.execute_update_with_start_workflow(
+            await cast("_Starting", client).execute_update_with_start_workflow(
                 name, plain(command), start_workflow_operation=start, result_type=RawValue
             ),
         )
@@ -109,7 +130,7 @@ async def update_with_start(
     except WorkflowUpdateRPCTimeoutOrCancelledError as error:
         raise _interrupted(error) from error
     except RPCError as error:
-        raise_for(error, workflow_id)
+        raise_for(error)
     return answer.model_validate_json(raw.payload.data)
 
 
@@ -134,7 +155,7 @@ def _interrupted(error: WorkflowUpdateRPCTimeoutOrCancelledError) -> BaseExcepti
     return ServerUnavailable("nobody answered in time; is a worker running on the session's task queue?")
 
 
-def raise_for(error: BaseException, workflow_id: str) -> NoReturn:
+def raise_for(error: BaseException, workflow_id: str = "of this key") -> NoReturn:
     """Raise what a failed call means.
 
     Raises:
@@ -151,8 +172,10 @@ def raise_for(error: BaseException, workflow_id: str) -> NoReturn:
     if status is RPCStatusCode.INVALID_ARGUMENT and "search attribute" in message.lower():
         msg = f"the Temporal server lacks perdure's search attributes: run `perdure setup` ({message})"
         raise SetupRequired(msg) from error
-    if "exceeds" in message and ("size" in message or "limit" in message) or "larger than max" in message:
-        msg = f"what was sent is too large for the server; set PERDURE_STORAGE to keep large payloads outside ({message})"
+    if ("exceeds" in message and ("size" in message or "limit" in message)) or "larger than max" in message:
+        msg = (
+            f"what was sent is too large for the server; set PERDURE_STORAGE to keep large payloads outside ({message})"
+        )
         raise ContextTooLarge(msg) from error
     msg = f"Temporal did not carry out the call: {message or type(error).__name__}"
     raise ServerUnavailable(msg) from error

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from temporalio.client import Client, WithStartWorkflowOperation, WorkflowExecution
 from temporalio.common import (
@@ -32,8 +31,6 @@ from perdure.contract import (
 )
 from perdure.errors import InvalidCommand, SessionClosed, SessionExists, SessionNotFound, TurnNotFound
 from perdure.identity import SessionKey, attribute_value
-from perdure.messages import Block
-from perdure.permissions import PermissionContext
 from perdure.results import (
     CloseReceipt,
     InterruptReceipt,
@@ -47,6 +44,12 @@ from perdure.results import (
     TurnView,
 )
 from perdure.state import AgentState
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+
+    from perdure.messages import Block
+    from perdure.permissions import PermissionContext
 
 POLL_FIRST = 0.1
 POLL_LAST = 1.0
@@ -85,7 +88,7 @@ class SessionHandle:
 
     async def submit(
         self,
-        input: str | Sequence[Block],  # noqa: A002  # public name
+        input: str | Sequence[Block],  # public name
         *,
         turn_id: str | None = None,
         on_busy: OnBusy | str = OnBusy.ENQUEUE,
@@ -105,19 +108,19 @@ class SessionHandle:
             RunConflict: the run id was used before.
             InvalidCommand: something of it can't be understood.
         """
-        command = _submit(input, turn_id, on_busy, run_id, attributes, actor)
+        command = _submit(input, turn_id=turn_id, on_busy=on_busy, run_id=run_id, attributes=attributes, actor=actor)
         return await self._open(command, Receipt)
 
     async def ask(
         self,
-        input: str | Sequence[Block],  # noqa: A002  # public name
+        input: str | Sequence[Block],  # public name
         *,
         turn_id: str | None = None,
         on_busy: OnBusy | str = OnBusy.ENQUEUE,
         run_id: str | None = None,
         attributes: Mapping[str, str] | None = None,
         actor: str | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109  # public name
+        timeout: float | None = None,  # public name
     ) -> TurnResult:
         """Submit a turn and wait until it is settled.
 
@@ -125,7 +128,7 @@ class SessionHandle:
             TimeoutError: it took longer than `timeout` seconds. The turn goes on; ask for it by `result`.
             PerdureError: as `submit`.
         """
-        command = _submit(input, turn_id, on_busy, run_id, attributes, actor)
+        command = _submit(input, turn_id=turn_id, on_busy=on_busy, run_id=run_id, attributes=attributes, actor=actor)
         waiting = command.model_copy(update={"wait": "settled"})
         async with asyncio.timeout(timeout):
             answer = await self._open(waiting, TurnAnswer)
@@ -133,7 +136,7 @@ class SessionHandle:
                 return await self._watch(answer.turn.turn_id)
         return answer.turn.result()
 
-    async def result(self, turn_id: str, *, timeout: float | None = None) -> TurnResult:  # noqa: ASYNC109  # public name
+    async def result(self, turn_id: str, *, timeout: float | None = None) -> TurnResult:  # public name  # public name
         """Wait until a turn is settled, and return what came of it. A settled turn answers at once, and for good.
 
         Raises:
@@ -233,9 +236,7 @@ class SessionHandle:
         for _ in range(REOPEN_ATTEMPTS):
             start = self._start_operation()
             try:
-                return await calls.update_with_start(
-                    self.client, start, self.workflow_id, commands.SUBMIT_TURN, command, answer
-                )
+                return await calls.update_with_start(self.client, start, commands.SUBMIT_TURN, command, answer)
             except (SessionClosed, SessionNotFound):
                 await asyncio.sleep(REOPEN_PAUSE)
         msg = f"session {self.workflow_id} is still being closed; submit again in a moment"
@@ -322,7 +323,7 @@ class Sessions:
         namespace: str | None = None,
         task_queue: str = contract.TASK_QUEUE,
         client: Client | None = None,
-    ) -> AsyncIterator[Self]:
+    ) -> AsyncGenerator[Self]:
         """Connect to a Temporal server, by arguments or by Temporal's own variables and profiles.
 
         Raises:
@@ -375,7 +376,7 @@ class Sessions:
             async for found in self.client.list_workflows(query):
                 yield _info(found)
         except RPCError as error:
-            calls.raise_for(error, "")
+            calls.raise_for(error)
 
 
 def list_query(agent_id: str | None, user_id: str | None, status: SessionStatus | str | None) -> str:
@@ -450,6 +451,7 @@ def _present(value: calls.Model | None, workflow_id: str) -> calls.Model:
 
 def _submit(
     content: str | Sequence[Block],
+    *,
     turn_id: str | None,
     on_busy: OnBusy | str,
     run_id: str | None,

@@ -1,4 +1,4 @@
-"""Connecting to Temporal as every Temporal program does: `TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, profiles, TLS, keys."""
+"""Connecting to Temporal as every Temporal program does: by `TEMPORAL_ADDRESS` and its like, profiles, TLS, keys."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import asyncio
 import dataclasses
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig
-from temporalio.runtime import Runtime
 
 from perdure.errors import ServerUnavailable
 from perdure.storage import external_storage
+
+if TYPE_CHECKING:
+    from temporalio.converter import DataConverter
+    from temporalio.runtime import Runtime
 
 DEFAULT_ADDRESS = "localhost:7233"
 CONNECT_SECONDS = 10
@@ -67,7 +70,9 @@ async def connect(
             return await Client.connect(**config, data_converter=converter, runtime=runtime)
     except (RuntimeError, TimeoutError) as error:
         why = "it did not answer in time" if isinstance(error, TimeoutError) else _short(error)
-        msg = f"no Temporal server at {target} ({why}): start one with `perdure dev MODULE:APP`, or set TEMPORAL_ADDRESS"
+        msg = (
+            f"no Temporal server at {target} ({why}): start one with `perdure dev MODULE:APP`, or set TEMPORAL_ADDRESS"
+        )
         raise ServerUnavailable(msg) from error
 
 

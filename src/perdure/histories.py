@@ -7,7 +7,6 @@ decisions, the session is stuck; replaying before a deploy shows it while it is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,12 +19,14 @@ from perdure.deployment import make_importable
 from perdure.errors import ConfigurationError, PerdureError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from temporalio.client import WorkflowExecution
 
 SUFFIX = ".json"
 
 
-class ReplayFailed(PerdureError):  # noqa: N818  # named like the other errors of perdure
+class ReplayFailed(PerdureError):  # named like the other errors of perdure
     """Today's code does not live through a recorded history as it was. Deploying it would leave such sessions stuck.
 
     Use `workflow.patched`, or a new worker version that leaves running sessions on the old one.
@@ -79,8 +80,8 @@ def _open_sessions(client: Client, limit: int | None) -> AsyncIterator[WorkflowE
 
 async def _replay(history: WorkflowHistory, name: str) -> None:
     make_importable()
-    from worker.assembly import workflow_runner  # noqa: PLC0415  # importable only now
-    from workflows.session import AgentSession  # noqa: PLC0415
+    from worker.assembly import workflow_runner  # noqa: PLC0415  # importable only after make_importable
+    from workflows.session import AgentSession  # noqa: PLC0415  # importable only after make_importable
 
     converter = data_converter(storage_from_environment(), threshold_from_environment())
     replayer = Replayer(workflows=[AgentSession], workflow_runner=workflow_runner(), data_converter=converter)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast
 
 from pydantic import BeforeValidator, Field, field_validator
 
@@ -156,6 +156,20 @@ class Message(Frozen):
     metadata: JsonObject = EMPTY
     timestamp: Text | None = None
     usage: Usage | None = None
+
+    if TYPE_CHECKING:
+
+        def __init__(  # noqa: D107  # what a type checker should know: content may be a string, and a role too
+            self,
+            *,
+            id: str,  # noqa: A002  # the field's name
+            role: Role | str,
+            content: str | Sequence[Block] = (),
+            name: str | None = None,
+            metadata: Mapping[str, object] = EMPTY,
+            timestamp: str | None = None,
+            usage: Usage | None = None,
+        ) -> None: ...
 
     @field_validator("role", mode="before")
     @classmethod

@@ -11,8 +11,8 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.converter import (
@@ -24,6 +24,9 @@ from temporalio.converter import (
     StorageDriverStoreContext,
     StorageDriverWorkflowInfo,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DRIVER = "perdure-directory"
 UNAVAILABLE = b"perdure/unavailable"
@@ -89,9 +92,7 @@ class DirectoryDriver(StorageDriver):
         """Return the name that references carry."""
         return DRIVER
 
-    async def store(
-        self, context: StorageDriverStoreContext, payloads: Sequence[Payload]
-    ) -> list[StorageDriverClaim]:
+    async def store(self, context: StorageDriverStoreContext, payloads: Sequence[Payload]) -> list[StorageDriverClaim]:
         """Store payloads under their session."""
         target = context.target
         workflow_id = target.id or "" if isinstance(target, StorageDriverWorkflowInfo) else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from inspect import isawaitable
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from temporalio.testing import TimeSkipper
 
-from perdure.agents import App
 from perdure.client import Sessions
 from perdure.connection import STORAGE, STORAGE_THRESHOLD, connect, data_converter
 from perdure.deployment import make_importable
@@ -27,6 +26,7 @@ __all__ = ["ReplayFailed", "Reply", "ReplyLike", "ScriptedModel", "Served", "rec
 if TYPE_CHECKING:
     from temporalio.client import Client
 
+    from perdure.agents import App
     from worker.embedded import EmbeddedServer
     from worker.settings import WorkerSettings
 
@@ -179,7 +179,7 @@ async def serve(
     archive_url: str | None = DEFAULT,
     storage: Path | str | None = DEFAULT,
     **worker_settings: object,
-) -> AsyncIterator[Served]:
+) -> AsyncGenerator[Served]:
     """Serve an app on a real Temporal server of its own, on free ports, for as long as the block lasts.
 
     Args:
@@ -193,8 +193,8 @@ async def serve(
         worker_settings: Fields of `worker.settings.WorkerSettings`.
     """
     make_importable()
-    from worker.embedded import EmbeddedServer  # noqa: PLC0415  # importable only now
-    from worker.settings import WorkerSettings  # noqa: PLC0415
+    from worker.embedded import EmbeddedServer  # noqa: PLC0415  # importable only after make_importable
+    from worker.settings import WorkerSettings  # noqa: PLC0415  # importable only after make_importable
 
     async with AsyncExitStack() as stack:
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-"))
@@ -203,9 +203,7 @@ async def serve(
         given["archive_url"] = archive_url if archive_url != DEFAULT else f"sqlite:///{home / 'archive.db'}"
         settings = WorkerSettings.load(**FAST_SETTINGS, **given, **worker_settings)
         config = {**(dynamic_config or {}), **(TIME_SKIPPING if time_skipping else {})}
-        server = EmbeddedServer(
-            data_dir=data_dir, headless=True, dynamic_config=config, persistent=True
-        )
+        server = EmbeddedServer(data_dir=data_dir, headless=True, dynamic_config=config, persistent=True)
         await stack.enter_async_context(server)
         converter = data_converter(settings.storage, settings.storage_threshold)
         client = await connect(server.address, server.namespace, converter=converter)

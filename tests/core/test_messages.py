@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from hypothesis import example, given, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from hypothesis.strategies import DrawFn
 
 from perdure.messages import (
@@ -92,19 +92,25 @@ def test_a_call_that_was_never_answered_stays_a_flaw_however_the_conversation_go
     assert list(flaws(conversation("?a ?b", "!a", "hello", "!b")))
 
 
+@settings(max_examples=40)
 @given(ANY_TEXT, CONTEXTS, ANY_TEXT, CONTEXTS)
 def test_digests_are_equal_exactly_if_summaries_and_messages_are(
     summary: str, messages: tuple[Message, ...], other_summary: str, others: tuple[Message, ...]
 ) -> None:
     """B5: a worker that holds a context by its digest holds the right one."""
     one = chain_all(context_origin(TextBlock(summary).text), messages)
-    same = chain_all(context_origin(TextBlock(summary).text), [Message.model_validate(thaw(as_json(each))) for each in messages])
+    same = chain_all(
+        context_origin(TextBlock(summary).text), [Message.model_validate(thaw(as_json(each))) for each in messages]
+    )
     assert one == same
     other = chain_all(context_origin(TextBlock(other_summary).text), others)
-    alike = TextBlock(summary) == TextBlock(other_summary) and list(map(as_json, messages)) == list(map(as_json, others))
+    alike = TextBlock(summary) == TextBlock(other_summary) and list(map(as_json, messages)) == list(
+        map(as_json, others)
+    )
     assert (one == other) == alike
 
 
+@settings(max_examples=40)
 @given(st.lists(MESSAGES, min_size=2, max_size=4))
 def test_digests_depend_on_the_order_of_messages_and_on_their_number(messages: list[Message]) -> None:
     """B5: a context with its messages in another order, one fewer or one twice is another context."""

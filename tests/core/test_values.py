@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -81,7 +82,7 @@ def test_text_that_can_be_stored_is_kept_as_it_is_and_the_rest_loses_only_what_c
     assert [each for each in cleaned if each != "\ufffd"] == [each for each in kept if each != "\ufffd"] or any(
         # Two halves of a character that were split meet again.
         0xD800 <= ord(high) <= 0xDBFF and 0xDC00 <= ord(low) <= 0xDFFF
-        for high, low in zip(text, text[1:], strict=False)
+        for high, low in pairwise(text)
     )
 
 
@@ -221,7 +222,7 @@ def test_hostile_json_is_a_value_error_and_nothing_else(data: bytes | str) -> No
         parse_json(data)
 
 
-@given(st.binary(max_size=40) | ANY_TEXT | json_values().map(lambda value: json.dumps(value)))
+@given(st.binary(max_size=40) | ANY_TEXT | json_values().map(json.dumps))
 @example(b'"\xed\xa0\x80"')
 @example('"\\ud800"')
 def test_any_input_is_json_that_can_be_kept_or_a_value_error(data: bytes | str) -> None:

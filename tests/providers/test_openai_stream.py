@@ -156,6 +156,13 @@ def test_entries_that_hold_nothing_are_no_calls() -> None:
     assert response == ModelResponse("hi")
 
 
+def test_a_space_that_comes_alone_is_a_part_of_its_argument() -> None:
+    """B79: a token may be white space, and white space in a string counts."""
+    pieces = ['{"q":"a', " ", "b", "\\n", " ", '"}']
+    chunks = [calling(call(0, "a", "f", "")), *[calling(call(0, arguments=piece)) for piece in pieces]]
+    assert answer(*chunks).tool_calls == (ToolCall("f", {"q": "a b\n "}, "a"),)
+
+
 def test_an_empty_entry_between_the_pieces_of_a_call_takes_none_of_them() -> None:
     """B79."""
     empty: Chunk = {"index": 1, "function": {}}

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from perdure import Agent, App, Effect, ModelRequest, SessionStatus, ToolCall, TurnStatus, tool
+from perdure import Agent, App, Delta, Effect, ModelRequest, ModelResponse, SessionStatus, ToolCall, TurnStatus, tool
 from perdure.errors import StaleRun
 from perdure.messages import flaws
 from perdure.testing import Reply, ReplyLike, ScriptedModel, serve
 from tests.support.world import events, fresh, until, world
-from worker.embedded import EmbeddedServer
+
+if TYPE_CHECKING:
+    from worker.embedded import EmbeddedServer
 
 
 class Slow:
@@ -40,8 +43,6 @@ class Streams:
 
     async def complete(self, request: ModelRequest, emit: object) -> object:
         """Say half of an answer, or a whole one to what begins with `quick`."""
-        from perdure import Delta, ModelResponse  # noqa: PLC0415
-
         if request.messages[-1].text.startswith("quick"):
             return ModelResponse("quick answer")
         await emit(Delta("half"))  # type: ignore[operator]

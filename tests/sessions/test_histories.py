@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from perdure import Agent, App, decide as module
 from perdure.errors import ConfigurationError
-from perdure.testing import ReplayFailed, record_history, replay
+from perdure.operations import readable_id
+from perdure.testing import ReplayFailed, ScriptedModel, record_history, replay
 from tests.record_histories import FOLDER, LIVES
 from tests.sessions.test_turns import echo
 from tests.support.world import fresh, world
-from worker.embedded import EmbeddedServer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from worker.embedded import EmbeddedServer
 
 
 @pytest.mark.parametrize("name", sorted(LIVES))
@@ -28,8 +34,6 @@ def test_every_history_in_the_folder_is_replayed() -> None:
 
 async def test_another_order_of_what_the_workflow_does_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """B63: the gate closes."""
-    from perdure import decide as module  # noqa: PLC0415
-    from perdure.operations import readable_id  # noqa: PLC0415
 
     def backwards(turn_id: str, step: int, name: str, index: int) -> str:
         return readable_id(turn_id, step, name, index)[::-1]
@@ -43,9 +47,6 @@ async def test_a_session_can_be_recorded_and_replayed_by_anybody(
     server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The test kit's helpers, on a folder, and what they say of files that are no histories."""
-    from perdure import Agent, App  # noqa: PLC0415
-    from perdure.testing import ScriptedModel  # noqa: PLC0415
-
     async with world(server, App([Agent("a", ScriptedModel(echo))])) as served:
         session = served.sessions.session("a", fresh())
         await session.ask("hello")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from temporalio.api.common.v1 import Payload, Payloads, WorkflowExecution
@@ -17,8 +17,13 @@ from perdure import Agent, App, ModelRequest, SessionHandle, TurnStatus
 from perdure.errors import InvalidCommand, SessionNotFound, TurnNotFound
 from perdure.testing import ScriptedModel
 from tests.support.world import failed_tasks, fresh, until, world
-from worker.embedded import EmbeddedServer
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from worker.embedded import EmbeddedServer
+
+BAD_QUESTIONS: list[object] = ["text", {"after": -1, "turn_id": {}, "context": "x"}, b"\xff"]
 JSON = {"encoding": b"json/plain"}
 
 
@@ -98,7 +103,7 @@ async def test_a_thousand_malformed_signals_fail_no_workflow_task_and_each_is_co
     server: EmbeddedServer, *, with_storage: bool
 ) -> None:
     """B16, by signal."""
-    settings = {} if with_storage else {"storage": None}
+    settings: dict[str, Any] = {} if with_storage else {"storage": None}
     async with world(server, App([Agent("a", ScriptedModel(echo))]), **settings) as served:
         session = served.sessions.session("a", fresh())
         await session.ask("hello")
@@ -205,7 +210,7 @@ async def test_bad_questions_get_answers_and_leave_the_session_alone(server: Emb
         await session.ask("hello")
         workflow = served.client.get_workflow_handle(session.workflow_id)
         for name in ("turn", "context_page", "transcript_page", "agent_state"):
-            for bad in ("text", {"after": -1, "turn_id": {}, "context": "x"}, b"\xff"):
+            for bad in BAD_QUESTIONS:
                 with pytest.raises(WorkflowQueryFailedError):
                     await workflow.query(name, bad)
         with pytest.raises(TurnNotFound):

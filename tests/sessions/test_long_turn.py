@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from perdure import Agent, AgentState, App, Effect, Message, ModelRequest, Role, ToolCall, TurnStatus, tool
 from perdure.testing import ReplyLike, ScriptedModel
 from tests.sessions.test_turns import echo
 from tests.support.world import failed_tasks, fresh, world
-from worker.embedded import EmbeddedServer
+
+if TYPE_CHECKING:
+    from worker.embedded import EmbeddedServer
 
 STEPS = 100
 CONVERSATION_CHARACTERS = 836_000

@@ -6,11 +6,10 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import httpx
-import pytest
 import pytest_asyncio
 
 from perdure import (
@@ -21,21 +20,26 @@ from perdure import (
     ResultState,
     Role,
     SessionStatus,
+    TextBlock,
     ToolCall,
     ToolContext,
     ToolError,
     ToolOutput,
     ToolResultBlock,
-    TextBlock,
     TurnStatus,
     tool,
 )
 from perdure.messages import flaws
 from perdure.testing import ReplyLike, ScriptedModel, Served
+from tests.apps.effectful import app
 from tests.support.effects import Effects, effects
 from tests.support.processes import worker_process
 from tests.support.world import failed_tasks, fresh, until, world
-from worker.embedded import EmbeddedServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from worker.embedded import EmbeddedServer
 
 EFFECTFUL = "tests.apps.effectful:app"
 
@@ -67,8 +71,6 @@ async def test_a_killed_workers_idempotent_tool_is_called_again_with_the_same_ke
     server: EmbeddedServer, service: Effects
 ) -> None:
     """B33: idempotent. Also B5: the session goes on, whole, in a process that never saw it."""
-    from tests.apps.effectful import app  # noqa: PLC0415
-
     async with world(server, app, workers=0) as served:
         env = {**served.env, "EFFECTS_URL": service.url}
         session = served.sessions.session("a", fresh(), "alice")
@@ -91,8 +93,6 @@ async def test_a_killed_workers_once_tool_is_not_called_again_and_its_operation_
     server: EmbeddedServer, service: Effects
 ) -> None:
     """B33: once."""
-    from tests.apps.effectful import app  # noqa: PLC0415
-
     async with world(server, app, workers=0) as served:
         env = {**served.env, "EFFECTS_URL": service.url}
         session = served.sessions.session("a", fresh(), "alice")
@@ -115,8 +115,6 @@ async def test_a_killed_workers_once_tool_is_not_called_again_and_its_operation_
 
 async def test_a_killed_workers_read_tool_is_called_again(server: EmbeddedServer, service: Effects) -> None:
     """B33: read."""
-    from tests.apps.effectful import app  # noqa: PLC0415
-
     async with world(server, app, workers=0) as served:
         env = {**served.env, "EFFECTS_URL": service.url}
         session = served.sessions.session("a", fresh(), "alice")
@@ -294,7 +292,8 @@ async def test_a_result_of_five_megabytes_is_shortened_in_the_conversation_and_k
         assert len(result.text) < 20_000
         stored = dict(result.metadata)["offloaded"]
         assert isinstance(stored, dict)
-        kept = served.settings.storage / str(stored["stored"])  # type: ignore[operator]
+        assert served.settings.storage is not None
+        kept = served.settings.storage / str(stored["stored"])
         assert kept.read_text() == big
         assert await failed_tasks(session) == 0
 
@@ -384,8 +383,6 @@ async def test_the_context_tells_a_tool_who_and_where_it_is(server: EmbeddedServ
 
 async def test_a_worker_writes_the_run_on_each_line_of_its_log(server: EmbeddedServer, service: Effects) -> None:
     """B66: log lines of a run, those of the tool's own logger included."""
-    from tests.apps.effectful import app  # noqa: PLC0415
-
     service.answers.set()
     async with world(server, app, workers=0) as served:
         session = served.sessions.session("a", fresh(), "alice")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -10,7 +12,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from perdure import Agent, App, Effect, ModelError, ToolCall, Usage, tool
 from perdure.testing import Reply, ScriptedModel
 from tests.support.world import fresh, world
-from worker.embedded import EmbeddedServer
+
+if TYPE_CHECKING:
+    from worker.embedded import EmbeddedServer
 
 
 @tool(effect=Effect.READ)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator
+
+    from starlette.requests import Request
 
 
 @dataclass
@@ -38,7 +42,7 @@ class Effects:
 
 
 @asynccontextmanager
-async def effects() -> AsyncIterator[Effects]:
+async def effects() -> AsyncGenerator[Effects]:
     """Serve for the length of a test, on a free port."""
     service = Effects()
     app = Starlette(routes=[Route("/{tool}", service.handle, methods=["POST"])])
@@ -60,5 +64,5 @@ async def effects() -> AsyncIterator[Effects]:
 
 
 @contextmanager
-def _no_signals() -> Iterator[None]:
+def _no_signals() -> Generator[None]:
     yield

@@ -6,9 +6,12 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
 
 ROOT = Path(__file__).resolve().parents[2]
 STARTED = b"worker started"
@@ -53,7 +56,7 @@ class WorkerProcess:
 
 
 @asynccontextmanager
-async def worker_process(target: str, env: Mapping[str, str]) -> AsyncIterator[WorkerProcess]:
+async def worker_process(target: str, env: Mapping[str, str]) -> AsyncGenerator[WorkerProcess]:
     """Run `python -m worker TARGET` for the length of a block, with short heartbeats and JSON logs."""
     settings = {"PERDURE_HEARTBEAT_TIMEOUT": "2", "PERDURE_LOG_FORMAT": "json", "PERDURE_GRACEFUL_SHUTDOWN": "1"}
     process = await asyncio.create_subprocess_exec(

@@ -51,7 +51,22 @@ from perdure.values import FrozenMap, freeze_object
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=()), max_size=20) | st.sampled_from(
-    ["", " ", "\0", "\ud800", "\udc00\ud800", "a\ud83d", "\U0001f600", "é", "e\u0301", "\ufeff", "\u2028", '"\\', "~", "%61"]
+    [
+        "",
+        " ",
+        "\0",
+        "\ud800",
+        "\udc00\ud800",
+        "a\ud83d",
+        "\U0001f600",
+        "é",
+        "e\u0301",
+        "\ufeff",
+        "\u2028",
+        '"\\',
+        "~",
+        "%61",
+    ]
 )
 """Text as it may come from anywhere: lone surrogates, NUL, combining marks, nothing at all."""
 
@@ -91,9 +106,7 @@ BLOCKS: st.SearchStrategy[Block] = st.one_of(
     TEXT_BLOCKS,
     st.builds(ThinkingBlock, ANY_TEXT),
     DATA_BLOCKS,
-    st.builds(
-        ToolUseBlock, id=ANY_TEXT, name=ANY_TEXT, input=FROZEN_OBJECTS, state=st.sampled_from(CallState)
-    ),
+    st.builds(ToolUseBlock, id=ANY_TEXT, name=ANY_TEXT, input=FROZEN_OBJECTS, state=st.sampled_from(CallState)),
     st.builds(
         ToolResultBlock,
         id=ANY_TEXT,
@@ -115,7 +128,7 @@ MESSAGES = st.builds(
     usage=st.none() | USAGES,
 )
 
-CONTEXTS = st.lists(MESSAGES, max_size=4).map(tuple)
+CONTEXTS = st.lists(MESSAGES, max_size=3).map(tuple)
 
 RULES = st.builds(
     PermissionRule,
@@ -194,8 +207,7 @@ TASKS_CONTEXTS = st.builds(
     tasks=st.lists(TASKS, max_size=2).map(tuple),
     requirements=st.lists(REQUIREMENTS, max_size=2).map(tuple),
     revision=st.integers(0, 99),
-    scope=st.none()
-    | st.builds(Scope, task_id=ANY_TEXT, objective=ANY_TEXT, source_ref=st.none() | ANY_TEXT),
+    scope=st.none() | st.builds(Scope, task_id=ANY_TEXT, objective=ANY_TEXT, source_ref=st.none() | ANY_TEXT),
     contract_version=st.integers(0, 99),
     subject_version=st.none() | ANY_TEXT,
     verifications=st.lists(VERIFICATIONS, max_size=2).map(tuple),

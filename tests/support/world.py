@@ -5,25 +5,30 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from temporalio.api.enums.v1 import EventType
-from temporalio.api.history.v1 import HistoryEvent
 
-from perdure import App, SessionHandle
 from perdure.connection import connect, data_converter
 from perdure.testing import Served
-from worker.embedded import EmbeddedServer
 from worker.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+    from temporalio.api.history.v1 import HistoryEvent
+
+    from perdure import App, SessionHandle
+    from worker.embedded import EmbeddedServer
 
 PATIENCE = 30
 """Seconds that a condition may take to come true before a test fails."""
 
 
 @asynccontextmanager
-async def world(server: EmbeddedServer, app: App, *, workers: int = 1, **settings: object) -> AsyncIterator[Served]:
+async def world(server: EmbeddedServer, app: App, *, workers: int = 1, **settings: object) -> AsyncGenerator[Served]:
     """Serve an app for the length of a test, out of sight of the others."""
     with tempfile.TemporaryDirectory(prefix="perdure-world-") as folder:
         given: dict[str, object] = {
@@ -65,3 +70,9 @@ async def failed_tasks(handle: SessionHandle) -> int:
     """Return how many workflow tasks of the session's present run have failed."""
     failed = EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
     return sum(event.event_type == failed for event in await events(handle))
+
+
+async def update(handle: SessionHandle, name: str, *args: object) -> object:
+    """Send an update as raw as the SDK takes it."""
+    workflow = cast("Any", handle.client.get_workflow_handle(handle.workflow_id))
+    return cast("object", await workflow.execute_update(name, args=list(args)))

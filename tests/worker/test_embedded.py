@@ -36,7 +36,7 @@ PATIENCE = 20.0
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110  # processes and files have no events
+        while not condition():
             await asyncio.sleep(0.01)
 
 

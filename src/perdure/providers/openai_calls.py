@@ -94,8 +94,6 @@ class CallCollector:
         kept = 0
         for position, entry in enumerate(entries):
             piece = _Piece.read(entry)
-            if not (piece.id or piece.name or piece.brings_arguments):
-                continue
             call = None if separate else self._owner(piece, position if len(entries) > 1 else None)
             if call is None:
                 call = _Call()

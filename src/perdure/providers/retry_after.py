@@ -14,7 +14,6 @@ LONGEST = timedelta(minutes=10)
 """A longer wait is cut to this: a mistaken header must not put a conversation to sleep for days."""
 
 _NUMBER = re.compile(r"\+?(\d+(?:\.\d*)?|\.\d+)s?", re.ASCII)
-_COMMA_OF_DATE = re.compile(r"(?:(?<=day)|(?<=\b(?:mon|tue|wed|thu|fri|sat|sun))),", re.ASCII | re.IGNORECASE)
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> timedelta | None:
@@ -30,13 +29,9 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> timedelta | None:
     milliseconds = _longest(_number(item) for item in headers.get("retry-after-ms", "").split(","))
     if milliseconds is not None:
         return _bounded(milliseconds / 1000)
-    waits = _longest(_seconds(item, now) for item in _items(headers.get("retry-after", "")))
+    # A date has a comma of its own. What stands before it, the day of the week, says nothing; the rest is a date.
+    waits = _longest(_seconds(item, now) for item in headers.get("retry-after", "").split(","))
     return None if waits is None else _bounded(waits)
-
-
-def _items(value: str) -> list[str]:
-    # "Wed, 21 Oct 2026 07:28:00 GMT" has a comma of its own: it is put out of the way of those between items.
-    return [item.replace("\0", ",") for item in _COMMA_OF_DATE.sub("\0", value).split(",")]
 
 
 def _seconds(item: str, now: datetime) -> float | None:

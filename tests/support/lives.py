@@ -1,0 +1,206 @@
+"""A session's life without a server: commands are admitted, facts are taken in, and time goes by at each one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from perdure.admission import admit, known_turn
+from perdure.advance import advance
+from perdure.commands import Close, Interrupt, OnBusy, Partial, SubmitTurn
+from perdure.contract import CallPlan, Limits, ModelAnswer
+from perdure.decide import CallModel, CallTool, Wanted, decide
+from perdure.facts import (
+    CloseRequested,
+    CommandRejected,
+    Fact,
+    GraceExpired,
+    InterruptRequested,
+    ModelAnswered,
+    ModelFailed,
+    ToolFinished,
+    ToolLost,
+    ToolStarted,
+    TurnSubmitted,
+)
+from perdure.identity import SessionKey
+from perdure.messages import (
+    INTERRUPTED_MARK,
+    Block,
+    Message,
+    ResultState,
+    Role,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    Usage,
+    as_blocks,
+)
+from perdure.operations import Effect, derived_id
+from perdure.results import TurnError, TurnStatus
+from perdure.session import Session
+from perdure.values import EMPTY, freeze_object
+from tests.support.strategies import EPOCH
+
+KEY = SessionKey("support", "order-A1042", "alice")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool call that a model asks for, in the words of a test."""
+
+    tool: str = "look"
+    effect: Effect = Effect.READ
+    refusal: str | None = None
+    planned: bool = True
+
+
+@dataclass
+class Life:
+    """One session and its clock. Methods that give a fact return the session after it."""
+
+    session: Session = field(default_factory=lambda: Session.new(KEY))
+    at: datetime = EPOCH
+    limits: Limits = field(default_factory=Limits)
+
+    def take(self, fact: Fact) -> Session:
+        """Take in a fact."""
+        self.session = advance(self.session, fact)
+        return self.session
+
+    def now(self) -> datetime:
+        """Let a second pass, and return the time."""
+        self.at += timedelta(seconds=1)
+        return self.at
+
+    def carry_over(self) -> None:
+        """Continue as new: nothing but the value's JSON survives."""
+        self.session = Session.model_validate_json(self.session.model_dump_json())
+
+    # ---- commands: admitted like the workflow admits them, which raises when they are refused ---------------------
+
+    def submit(
+        self, text: str = "hello", *, turn_id: str, run_id: str | None = None, on_busy: OnBusy = OnBusy.ENQUEUE
+    ) -> Session:
+        """Submit a turn."""
+        command = SubmitTurn(input=(TextBlock(text),), turn_id=turn_id, run_id=run_id, on_busy=on_busy)
+        admit(self.session, command)
+        if known_turn(self.session, command) is not None:
+            return self.session
+        run = command.run_id or f"run-of-{turn_id}"
+        return self.take(TurnSubmitted(self.now(), turn_id, run, command.input, on_busy, command.attributes))
+
+    def interrupt(
+        self, *, run_id: str | None = None, message: str | None = None, partial: Partial = Partial.KEEP
+    ) -> Session:
+        """Interrupt what runs."""
+        admit(self.session, Interrupt(run_id=run_id, message=message, partial=partial))
+        return self.take(InterruptRequested(self.now(), run_id, message, partial))
+
+    def close(self, reason: str | None = None) -> Session:
+        """Close the session."""
+        admit(self.session, Close(reason=reason))
+        return self.take(CloseRequested(self.now(), reason))
+
+    def reject(self, error: str = "InvalidCommand") -> Session:
+        """Record a refused signal."""
+        return self.take(CommandRejected(self.now(), "submit_turn", error, "refused"))
+
+    # ---- what comes back from the edge ------------------------------------------------------------------------------
+
+    def answer(self, text: str = "", *calls: Call, operation_id: str | None = None, partial: bool = False) -> Session:
+        """Have the model answer."""
+        operation_id = operation_id or self.model_operation
+        return self.take(ModelAnswered(self.now(), operation_id, self.model_answer(operation_id, text, calls, partial)))
+
+    def model_answer(self, operation_id: str, text: str, calls: Sequence[Call], partial: bool) -> ModelAnswer:  # noqa: FBT001
+        """Return an answer with calls whose ids are new."""
+        ids = [f"call_{derived_id(operation_id, str(index))[:13]}" for index in range(len(calls))]
+        said: list[Block] = [TextBlock(text)] if text or not calls else []
+        used = [ToolUseBlock(id=call_id, name=call.tool) for call_id, call in zip(ids, calls, strict=True)]
+        message = Message(
+            id=derived_id("message", operation_id),
+            role=Role.ASSISTANT,
+            content=(*said, *used),
+            metadata=freeze_object({INTERRUPTED_MARK: True}) if partial else EMPTY,
+        )
+        plans = tuple(
+            CallPlan(call_id=call_id, tool=call.tool, effect=call.effect, refusal=call.refusal)
+            for call_id, call in zip(ids, calls, strict=True)
+            if call.planned
+        )
+        return ModelAnswer(message=message, plans=plans, limits=self.limits, usage=Usage(10, 5), partial=partial)
+
+    def fail(self, *, operation_id: str | None = None) -> Session:
+        """Have the model call fail for good."""
+        error = TurnError(type="ModelError", message="no such model")
+        return self.take(ModelFailed(self.now(), operation_id or self.model_operation, error))
+
+    def start(self, index: int) -> Session:
+        """Hand a tool call out."""
+        return self.take(ToolStarted(self.now(), self.tool_operation(index)))
+
+    def finish(self, index: int, text: str = "done", *, operation_id: str | None = None) -> Session:
+        """Have a tool call end with a result."""
+        block = ToolResultBlock(id="whatever", name="whatever", output=as_blocks_of_text(text))
+        return self.take(ToolFinished(self.now(), operation_id or self.tool_operation(index), block))
+
+    def lose(self, index: int, *, operation_id: str | None = None) -> Session:
+        """Lose a tool call's outcome."""
+        return self.take(ToolLost(self.now(), operation_id or self.tool_operation(index), "the worker was lost"))
+
+    def expire(self, operation_id: str) -> Session:
+        """Let the time run out that a stopped operation had."""
+        return self.take(GraceExpired(self.now(), operation_id))
+
+    # ---- what can be seen -------------------------------------------------------------------------------------------
+
+    @property
+    def model_operation(self) -> str:
+        """The model call that is wanted."""
+        (wish,) = [wish for wish in decide(self.session) if isinstance(wish, CallModel)]
+        return wish.operation_id
+
+    def tool_operation(self, index: int) -> str:
+        """The tool call of this index that is wanted."""
+        (wish,) = [wish for wish in decide(self.session) if isinstance(wish, CallTool) and wish.index == index]
+        return wish.operation_id
+
+    @property
+    def wanted(self) -> list[str]:
+        """What should be in flight, in short: `model`, or a tool's name; with `?` when it was asked to end."""
+        return [
+            ("model" if isinstance(wish, CallModel) else wish.plan.tool) + ("?" if wish.wanted is Wanted.SETTLE else "")
+            for wish in decide(self.session)
+        ]
+
+    def status(self, turn_id: str) -> TurnStatus:
+        """Where a turn is."""
+        record = self.session.record(turn_id)
+        assert record is not None, turn_id
+        return record.status
+
+    @property
+    def said(self) -> list[tuple[str, str]]:
+        """The context, in short: who said which text."""
+        return [(message.role.value, message.text) for message in self.session.state.context]
+
+    @property
+    def results(self) -> list[ToolResultBlock]:
+        """The tool results that the model will see, in order."""
+        return [result for message in self.session.state.context for result in message.results]
+
+    def kinds(self, turn_id: str) -> list[str]:
+        """The kinds of a turn's transcript entries, in order."""
+        return [entry.kind for entry in self.session.transcript if entry.turn_id == turn_id]
+
+
+def as_blocks_of_text(text: str) -> tuple[TextBlock, ...]:
+    """Return text as a tool's output."""
+    return tuple(block for block in as_blocks(text) if isinstance(block, TextBlock))
+
+
+def result_states(life: Life) -> list[ResultState]:
+    """Return how the tool calls of a session ended, in order."""
+    return [result.state for result in life.results]
