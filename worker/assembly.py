@@ -8,8 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import httpx
-from temporalio.worker import Worker
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
 
 from activities.contexts import ContextCache
 from activities.model import ModelActivities
@@ -35,14 +34,10 @@ STICKY_PATIENCE = timedelta(seconds=3)
 """How long a session's next decision waits for the worker that has it in memory, before any worker may replay it. It
 is the longest pause that a session sees when its worker dies between two steps."""
 
-PASSED_THROUGH = ("perdure", "pydantic", "pydantic_core", "annotated_types", "typing_extensions", "httpx")
-"""Modules that the workflow sandbox need not load anew for each session: pure rules, and what they are made of."""
 
-
-def workflow_runner() -> SandboxedWorkflowRunner:
-    """Return the sandbox that sessions run in, here and in replay."""
-    restrictions = SandboxRestrictions.default.with_passthrough_modules(*PASSED_THROUGH)
-    return SandboxedWorkflowRunner(restrictions=restrictions)
+def workflow_runner() -> WorkflowRunner:
+    """Return what sessions run in, here and in replay: no sandbox, for docs/adr/0008 says why."""
+    return UnsandboxedWorkflowRunner()
 
 
 @asynccontextmanager

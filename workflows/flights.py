@@ -15,16 +15,15 @@ from temporalio.exceptions import (
     is_cancelled_exception,
 )
 
-with workflow.unsafe.imports_passed_through():
-    from perdure import contract
-    from perdure.contract import CallPlan, ModelAnswer, ToolAnswer
-    from perdure.decide import CallModel, CallTool, Wanted, Wish, model_call, tool_invocation
-    from perdure.facts import Fact, GraceExpired, ModelAnswered, ModelFailed, ToolFinished, ToolLost, ToolStarted
-    from perdure.messages import ResultState, TextBlock, ToolResultBlock
-    from perdure.operations import Effect
-    from perdure.results import TurnError
-    from perdure.session import Session
-    from workflows import timeouts
+from perdure import contract
+from perdure.contract import CallPlan, ModelAnswer, ToolAnswer
+from perdure.decide import CallModel, CallTool, Wanted, Wish, model_call, tool_invocation
+from perdure.facts import Fact, GraceExpired, ModelAnswered, ModelFailed, ToolFinished, ToolLost, ToolStarted
+from perdure.messages import ResultState, TextBlock, ToolResultBlock
+from perdure.operations import Effect
+from perdure.results import TurnError
+from perdure.session import Session
+from workflows import timeouts
 
 Take = Callable[[Fact], None]
 ReadSession = Callable[[], Session]

@@ -20,32 +20,31 @@ if TYPE_CHECKING:
 
     from temporalio.common import SearchAttributeUpdate
 
-with workflow.unsafe.imports_passed_through():
-    from pydantic import ValidationError
+from pydantic import ValidationError
 
-    from perdure import contract
-    from perdure.admission import admit, known_turn
-    from perdure.advance import advance
-    from perdure.commands import AnyCommand, Close, Interrupt, SubmitTurn, WaitTurn
-    from perdure.contract import (
-        Closed,
-        ContextPage,
-        PageRequest,
-        SessionStart,
-        StateRequest,
-        TranscriptPage,
-        TurnRequest,
-    )
-    from perdure.decide import decide
-    from perdure.errors import ContextTooLarge, InvalidCommand, PerdureError
-    from perdure.facts import CloseRequested, CommandRejected, Fact, InterruptRequested, TurnSubmitted
-    from perdure.identity import SessionKey
-    from perdure.results import CloseReceipt, Receipt, SessionView, TurnAnswer, TurnView
-    from perdure.session import Session, status_of
-    from perdure.state import AgentState
-    from perdure.views import context_page, interrupt_receipt, receipt, session_view, transcript_page, turn_view
-    from workflows import inspection, wire
-    from workflows.flights import Flights
+from perdure import contract
+from perdure.admission import admit, known_turn
+from perdure.advance import advance
+from perdure.commands import AnyCommand, Close, Interrupt, SubmitTurn, WaitTurn
+from perdure.contract import (
+    Closed,
+    ContextPage,
+    PageRequest,
+    SessionStart,
+    StateRequest,
+    TranscriptPage,
+    TurnRequest,
+)
+from perdure.decide import decide
+from perdure.errors import ContextTooLarge, InvalidCommand, PerdureError
+from perdure.facts import CloseRequested, CommandRejected, Fact, InterruptRequested, TurnSubmitted
+from perdure.identity import SessionKey
+from perdure.results import CloseReceipt, Receipt, SessionView, TurnAnswer, TurnView
+from perdure.session import Session, status_of
+from perdure.state import AgentState
+from perdure.views import context_page, interrupt_receipt, receipt, session_view, transcript_page, turn_view
+from workflows import inspection, wire
+from workflows.flights import Flights
 
 MAX_WAITERS = 4
 """Updates that may wait for a turn at once. Temporal delivers no more than ten updates at a time to a workflow, so

@@ -48,7 +48,7 @@ async def demonstrate(stage: Stage, tell: Narrator) -> bool:
         tell.ledger(await stage.books())
         answers = [first, *await _the_rest(stage, tell, session, before)]
         tell.session(await session.view(), await session.state())
-    tell.process("worker", worker.child.pid, f"stopped in order, with code {worker.child.returncode}")
+    tell.process("worker", worker.child.pid, f"stopped with SIGTERM, exit code {worker.child.returncode}")
     attempts = await stage.attempts(session, submit_refund_request.name)
     return tell.verdict(_checks(before, await stage.books(), attempts) | _said(before, answers))
 

@@ -327,6 +327,19 @@ class SessionMachine(RuleBasedStateMachine):
     # ---- what always holds ----------------------------------------------------------------------------------------
 
     @invariant()
+    def every_rule_holds(self) -> None:
+        self.turns_are_remembered_in_order_and_start_in_order()
+        self.at_most_one_turn_runs_and_it_is_the_current_one()
+        self.nothing_is_wanted_that_no_admitted_turn_needs()
+        self.a_running_turn_always_wants_something()
+        self.the_context_is_valid_input_for_a_model()
+        self.digests_say_what_the_context_is()
+        self.the_revision_counts_the_changes_of_the_state()
+        self.the_transcript_is_whole_and_runs_have_names_of_their_own()
+        self.uncertain_operations_are_told_once_and_a_suspended_turn_has_one()
+        self.tokens_are_counted_once()
+        self.everything_can_be_looked_at()
+
     def turns_are_remembered_in_order_and_start_in_order(self) -> None:
         assert [record.turn_id for record in self.session.turns] == list(self.inputs)
         assert self.session.turn_count == len(self.inputs)
@@ -336,7 +349,6 @@ class SessionMachine(RuleBasedStateMachine):
         assert waiting == [turn_id for turn_id, status in self.statuses.items() if status is TurnStatus.QUEUED]
         assert len(waiting) <= self.session.limits.queue_limit
 
-    @invariant()
     def at_most_one_turn_runs_and_it_is_the_current_one(self) -> None:
         running = [turn_id for turn_id, status in self.statuses.items() if status is TurnStatus.RUNNING]
         active = self.session.running
@@ -347,7 +359,6 @@ class SessionMachine(RuleBasedStateMachine):
         if current is None and not self.session.closing:
             assert self.session.queue == ()
 
-    @invariant()
     def nothing_is_wanted_that_no_admitted_turn_needs(self) -> None:
         for wish in decide(self.session):
             assert wish.turn_id in self.inputs
@@ -355,11 +366,9 @@ class SessionMachine(RuleBasedStateMachine):
             assert self.session.running is not None
             assert wish.turn_id == self.session.running.turn_id
 
-    @invariant()
     def a_running_turn_always_wants_something(self) -> None:
         assert bool(decide(self.session)) == (self.session.running is not None)
 
-    @invariant()
     def the_context_is_valid_input_for_a_model(self) -> None:
         context = self.session.state.context
         current = self.session.current
@@ -373,7 +382,6 @@ class SessionMachine(RuleBasedStateMachine):
         ids = [message.id for message in context]
         assert len(set(ids)) == len(ids)
 
-    @invariant()
     def digests_say_what_the_context_is(self) -> None:
         state, known = self.session.state, self.session.known
         digests = [context_origin(state.summary)]
@@ -382,7 +390,6 @@ class SessionMachine(RuleBasedStateMachine):
         assert self.session.head == digests[-1] == chain_all(digests[0], state.context)
         assert known.digest == digests[known.position]
 
-    @invariant()
     def the_revision_counts_the_changes_of_the_state(self) -> None:
         before, now = self.last_state, self.session.state
         if now != before:
@@ -390,7 +397,6 @@ class SessionMachine(RuleBasedStateMachine):
         assert now.context[: len(before.context)] == before.context
         self.last_state = now
 
-    @invariant()
     def the_transcript_is_whole_and_runs_have_names_of_their_own(self) -> None:
         assert [entry.seq for entry in self.session.transcript] == list(range(1, self.session.last_seq + 1))
         runs = [run.run_id for record in self.session.turns for run in record.runs]
@@ -399,7 +405,6 @@ class SessionMachine(RuleBasedStateMachine):
             ended = record.status.settled
             assert all((run.ended_at is not None) == (run.outcome is not None) == ended for run in record.runs)
 
-    @invariant()
     def uncertain_operations_are_told_once_and_a_suspended_turn_has_one(self) -> None:
         ids = [one.operation_id for one in self.session.uncertain]
         assert len(set(ids)) == len(ids)
@@ -408,14 +413,12 @@ class SessionMachine(RuleBasedStateMachine):
         if current is not None and current.suspended:
             assert any(one.turn_id == current.turn_id for one in self.session.uncertain)
 
-    @invariant()
     def tokens_are_counted_once(self) -> None:
         total = Usage()
         for record in self.session.turns:
             total += record.usage
         assert self.session.usage == total == self.used
 
-    @invariant()
     def everything_can_be_looked_at(self) -> None:
         hash(self.session)
         session_view(self.session).model_dump_json()

@@ -50,7 +50,7 @@ class Shown(list[str]):
         self.first.set()
 
 
-async def ask(*replies: Reply, **options: Any) -> tuple[ModelResponse, Shown]:  # noqa: ANN401  # passed on
+async def ask(*replies: Reply, **options: Any) -> tuple[ModelResponse, Shown]:
     shown = Shown()
     async with serving(*replies) as server:
         model = OpenAIChatModel("m", server.url, KEY, **options)
@@ -60,7 +60,7 @@ async def ask(*replies: Reply, **options: Any) -> tuple[ModelResponse, Shown]:  
             await model.aclose()
 
 
-async def failure(*replies: Reply, **options: Any) -> ModelError:  # noqa: ANN401  # passed on
+async def failure(*replies: Reply, **options: Any) -> ModelError:
     with pytest.raises(ModelError) as caught:
         await ask(*replies, **options)
     assert "abcdefgh" not in f"{caught.value!r} {caught.value}"
@@ -371,7 +371,7 @@ def test_a_model_is_named_by_its_provider_and_its_name() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "gpt-5-mini", "openai:", "openai: ", "other:model", 5])
-def test_a_model_that_nobody_knows_is_refused_with_the_forms(wrong: Any) -> None:  # noqa: ANN401  # a wrong type too
+def test_a_model_that_nobody_knows_is_refused_with_the_forms(wrong: Any) -> None:
     """B79."""
     with pytest.raises(ConfigurationError, match="openai:NAME"):
         resolve_model(wrong)

@@ -18,7 +18,7 @@ CLEAN = Dialect()
 TEXT = st.text(alphabet=st.characters(exclude_categories=()), max_size=8)
 
 
-def answer(*chunks: object, finish: str = "tool_calls", **options: Any) -> ModelResponse:  # noqa: ANN401  # passed on
+def answer(*chunks: object, finish: str = "tool_calls", **options: Any) -> ModelResponse:
     return read([events([*chunks, chunk({}, finish)], **options)])[1]
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.support.openai_validator import problems
 
 
-def body(*messages: Any, **fields: Any) -> dict[str, Any]:  # noqa: ANN401  # anything may stand in a wrong body
+def body(*messages: Any, **fields: Any) -> dict[str, Any]:
     return {"model": "m", "messages": list(messages), **fields}
 
 

@@ -22,6 +22,7 @@ from perdure.contract import SEARCH_ATTRIBUTES
 from perdure.errors import ConfigurationError, ServerUnavailable
 from worker.embedded import EmbeddedServer, ServerRecord, running_server
 from worker.server import launch as launching
+from worker.server.claim import claim
 from worker.server.process import LOOPBACK, find_binary, free_port, is_free
 from worker.server.record import try_lock
 
@@ -172,6 +173,17 @@ async def test_a_record_that_a_dead_process_left_is_ignored(tmp_path: Path, *, r
         assert server.running
 
 
+async def test_nobody_believes_an_old_record_while_a_new_server_starts(tmp_path: Path) -> None:
+    async def nobody_answers(_: str) -> bool:
+        return False
+
+    ServerRecord(owner_pid=os.getpid(), server_pid=1, address=f"{LOOPBACK}:1").write(tmp_path)
+    lock = await claim(tmp_path, reuse=False, answers=nobody_answers)
+    assert not isinstance(lock, ServerRecord)
+    with lock:
+        assert running_server(tmp_path) is None
+
+
 async def test_a_given_port_that_is_taken_is_an_error_that_names_it() -> None:
     with socket.create_server((LOOPBACK, 0)) as other:
         port = other.getsockname()[1]
@@ -309,7 +321,7 @@ async def test_a_server_whose_owner_is_gone_is_not_used_since_it_is_about_to_end
         lock = try_lock(tmp_path)
         assert lock
         with lock, pytest.raises(ServerUnavailable, match=f"another process uses {tmp_path}"):
-            await EmbeddedServer(tmp_path, headless=True, reuse=True, start_timeout=0.5).start()
+            await EmbeddedServer(tmp_path, headless=True, reuse=True, start_timeout=2).start()
 
 
 def _unlocked(folder: Path) -> bool:
