@@ -18,8 +18,8 @@ MODELS = (
     "Usage",
 )
 SESSIONS = (
-    *("CloseReceipt", "Decision", "Interaction", "InterruptReceipt", "Operation", "Receipt", "SessionHandle"),
-    *("SessionInfo", "SessionKey", "SessionView", "Sessions", "SteerReceipt", "TranscriptEntry", "TurnError"),
+    *("CloseReceipt", "Interaction", "InterruptReceipt", "Operation", "Receipt", "SessionHandle"),
+    *("SessionInfo", "SessionKey", "SessionView", "Sessions", "TranscriptEntry", "TurnError"),
     *("TurnResult", "TurnStatus", "TurnView"),
 )
 VALUES = (
@@ -32,11 +32,6 @@ ERRORS = (
     *("PerdureError", "QueueFull", "RollbackRefused", "RunConflict", "ServerUnavailable", "SessionBusy"),
     *("SessionClosed", "SessionExists", "SessionNotFound", "SetupRequired", "StaleRevision", "StaleRun"),
     *("TurnConflict", "TurnNotFound", "UncertainOperations"),
-)
-CHANGES = (
-    *("AddRule", "BeginTask", "DecideRequirement", "InvalidateSubject", "ProposeRequirement", "RecordVerification"),
-    *("RemoveRule", "ReplaceTasks", "SetActivatedGroups", "SetContext", "SetPermissionMode", "SetPlanMode"),
-    *("SetSubjectVersion", "SetSummary"),
 )
 TESTING = ("Reply", "ScriptedModel", "record_history", "replay", "serve")
 
@@ -51,7 +46,6 @@ def test_a_name_of_the_public_interface_is_importable_from_the_top(name: str) ->
     ("module", "name"),
     [
         *(("perdure.errors", name) for name in ERRORS),
-        *(("perdure.changes", name) for name in CHANGES),
         *(("perdure.testing", name) for name in TESTING),
     ],
 )

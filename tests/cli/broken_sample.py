@@ -1,3 +1,3 @@
 """A module that can't be imported."""
 
-MISTAKE = {}["missing"]
+MISTAKE: int = dict[str, int]()["missing"]

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from perdure import AgentState
+from perdure.errors import SessionNotFound
 from perdure.histories import record_history
-from tests.cli.programs import HERE, PATIENCE, PERDURE, Ended, environment, perdure, started
+from tests.cli.programs import HERE, PATIENCE, PERDURE, Ended, environment, inside, perdure, started
 from tests.cli.sample import LARGE
 from tests.support.world import fresh, until
 
@@ -33,10 +34,16 @@ class Desk:
         self.handle: SessionHandle = served.sessions.session("support", self.session, "alice")
 
     async def run(self, *arguments: str, typed: str = "") -> Ended:
+        return await inside(*arguments, env=self.env, typed=typed)
+
+    async def process(self, *arguments: str, typed: str = "") -> Ended:
         return await perdure(*arguments, env=self.env, typed=typed)
 
     async def doing(self) -> bool:
-        return (await self.handle.view()).active is not None
+        try:
+            return (await self.handle.view()).active is not None
+        except SessionNotFound:
+            return False
 
 
 @pytest.fixture
@@ -45,7 +52,7 @@ def desk(served: Served) -> Desk:
 
 
 async def test_ask_prints_the_answer_and_nothing_else(desk: Desk) -> None:
-    assert await desk.run("ask", "where is it?") == Ended(0, "you said where is it?\n", "")
+    assert await desk.process("ask", "where is it?") == Ended(0, "you said where is it?\n", "")
 
 
 async def test_a_session_is_named_by_options_too_and_they_win_over_variables(desk: Desk) -> None:
@@ -57,7 +64,7 @@ async def test_a_session_is_named_by_options_too_and_they_win_over_variables(des
 
 async def test_ask_reads_standard_input_and_passes_everything_on(desk: Desk) -> None:
     options = ("--turn-id", "t-1", "--run-id", "r-1", "--attribute", "channel=web", "--actor", "operator")
-    ended = await desk.run("ask", "-", *options, "--json", typed="from a pipe\n")
+    ended = await desk.process("ask", "-", *options, "--json", typed="from a pipe\n")
     assert ended.code == 0
     result = ended.json()
     assert (result["turn_id"], result["run_id"], result["output"]) == ("t-1", "r-1", "you said from a pipe")
@@ -65,7 +72,7 @@ async def test_ask_reads_standard_input_and_passes_everything_on(desk: Desk) -> 
 
 
 async def test_a_turn_that_fails_exits_with_4_and_says_why(desk: Desk) -> None:
-    ended = await desk.run("ask", "fail", "--turn-id", "t-1")
+    ended = await desk.process("ask", "fail", "--turn-id", "t-1")
     assert (ended.code, ended.out) == (4, "")
     assert ended.err == "perdure: turn t-1 is failed: LookupError: no such luck\n"
     again = await desk.run("result", "t-1", "--json")
@@ -117,7 +124,7 @@ async def test_submit_returns_at_once_and_result_waits(desk: Desk) -> None:
 
 async def test_what_a_session_refuses_exits_with_1_and_the_reason(desk: Desk) -> None:
     await desk.handle.ask("hello", turn_id="t-1")
-    conflict = await desk.run("submit", "something else", "--turn-id", "t-1")
+    conflict = await desk.process("submit", "something else", "--turn-id", "t-1")
     assert (conflict.code, conflict.out) == (1, "")
     assert conflict.err.startswith("perdure: ")
     assert conflict.err.count("\n") == 1

@@ -6,7 +6,7 @@ import pytest
 
 from perdure.cli import main
 
-COMMANDS = "dev worker setup chat submit ask result turn state view transcript sessions interrupt close replay".split()
+COMMANDS = ["dev", "worker", "setup", "chat", "submit", "ask", "result", "turn", "state", "view", "transcript", "sessions", "interrupt", "close", "replay"]
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

@@ -3,7 +3,6 @@ from __future__ import annotations
 from itertools import count
 
 from hypothesis import example, given, settings, strategies as st
-from hypothesis.strategies import DrawFn
 
 from perdure.messages import (
     GENESIS,
@@ -57,7 +56,7 @@ def well_formed(messages: list[Message]) -> bool:
 
 
 @st.composite
-def small_conversations(draw: DrawFn) -> list[Message]:
+def small_conversations(draw: st.DrawFn) -> list[Message]:
     """Conversations out of few ids, so that calls and results meet in every way."""
     block = st.sampled_from(["x", "?a", "?b", "!a", "!b", "?c", "!c"])
     texts = draw(st.lists(st.lists(block, max_size=3).map(" ".join), max_size=5))

@@ -695,10 +695,8 @@ def test_arguments_as_deep_as_they_may_be_go_through_a_whole_session_and_its_car
     (block,) = answer.message.calls
     message = answer.message.model_copy(update={"content": (block.model_copy(update={"input": arguments}),)})
     plan = answer.plans[0].model_copy(update={"arguments": arguments})
-    facts = __import__("perdure.facts", fromlist=["ModelAnswered"])
-    life.take(
-        facts.ModelAnswered(life.now(), operation, answer.model_copy(update={"message": message, "plans": (plan,)}))
-    )
+    answer = answer.model_copy(update={"message": message, "plans": (plan,)})
+    life.take(ModelAnswered(life.now(), operation, answer))
     before = life.session
     life.carry_over()
     assert life.session == before

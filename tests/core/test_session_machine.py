@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hypothesis import settings, strategies as st
@@ -8,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from perdure.commands import OnBusy, Partial
 from perdure.contract import Limits, PageRequest
-from perdure.decide import CallModel, CallTool, Wanted, decide, model_call, tool_invocation
+from perdure.decide import CallModel, CallTool, Wanted, Wish, decide, model_call, tool_invocation
 from perdure.errors import CommandRefused, QueueFull, RunConflict, SessionBusy, SessionClosed, StaleRun, TurnConflict
 from perdure.facts import (
     Fact,
@@ -67,15 +66,6 @@ def reachable(start: TurnStatus | None) -> set[TurnStatus | None]:
     return found
 
 
-@dataclass
-class Flight:
-    """An operation that was handed out, as the workflow keeps it."""
-
-    wish: CallModel | CallTool
-    asked_to_settle: bool = False
-    loose: bool = False
-
-
 class SessionMachine(RuleBasedStateMachine):
     """Any order of commands and reports, with a driver that does what the workflow does with what `decide` wants."""
 
@@ -83,7 +73,7 @@ class SessionMachine(RuleBasedStateMachine):
         super().__init__()
         self.life = Life(limits=Limits(max_steps=3, queue_limit=3))
         self.life.session = change(self.life.session, limits=self.life.limits)
-        self.flights: dict[str, Flight] = {}
+        self.flights: dict[str, Wish] = {}
         self.inputs: dict[str, str] = {}
         self.statuses: dict[str, TurnStatus] = {}
         self.starts: list[str] = []
@@ -208,19 +198,12 @@ class SessionMachine(RuleBasedStateMachine):
     def perform(self) -> None:
         """Do with the wishes what the workflow does."""
         wishes = {wish.operation_id: wish for wish in decide(self.session)}
-        for operation_id, flight in self.flights.items():
-            flight.loose |= operation_id not in wishes
         for operation_id, wish in wishes.items():
-            flight = self.flights.get(operation_id)
-            if wish.wanted is Wanted.SETTLE:
-                if flight is not None:
-                    flight.asked_to_settle = True
-                continue
-            if flight is None:
+            if wish.wanted is Wanted.RUN and operation_id not in self.flights:
                 self.start(wish)
 
-    def start(self, wish: CallModel | CallTool) -> None:
-        self.flights[wish.operation_id] = Flight(wish)
+    def start(self, wish: Wish) -> None:
+        self.flights[wish.operation_id] = wish
         match wish:
             case CallModel():
                 call = model_call(self.session, wish)
@@ -232,12 +215,16 @@ class SessionMachine(RuleBasedStateMachine):
                 assert tool_invocation(self.session, wish).call_id == wish.plan.call_id
                 self.take(ToolStarted(self.life.now(), wish.operation_id))
 
-    def pick(self, data: st.DataObject, kind: type[CallModel | CallTool]) -> Flight | None:
+    def pick(self, data: st.DataObject, kind: type[CallModel | CallTool]) -> str | None:
         """Choose one that is under way, wanted or not; have the wishes performed when there is none."""
-        if not any(isinstance(flight.wish, kind) for flight in self.flights.values()):
+        if not any(isinstance(wish, kind) for wish in self.flights.values()):
             self.perform()
-        under_way = [flight for flight in self.flights.values() if isinstance(flight.wish, kind)]
-        return data.draw(st.sampled_from(under_way)) if under_way else None
+        under_way = [operation_id for operation_id, wish in self.flights.items() if isinstance(wish, kind)]
+        if not under_way:
+            return None
+        operation_id = data.draw(st.sampled_from(under_way))
+        del self.flights[operation_id]
+        return operation_id
 
     @rule(
         data=st.data(),
@@ -246,11 +233,9 @@ class SessionMachine(RuleBasedStateMachine):
         end=st.sampled_from(["whole", "whole", "whole", "partial", "failed"]),
     )
     def model_call_ends(self, data: st.DataObject, text: str, calls: list[Call], end: str) -> None:
-        flight = self.pick(data, CallModel)
-        if flight is None:
+        operation_id = self.pick(data, CallModel)
+        if operation_id is None:
             return
-        operation_id = flight.wish.operation_id
-        del self.flights[operation_id]
         if end == "failed":
             self.take(ModelFailed(self.life.now(), operation_id, TurnError(type="ModelError", message="no")))
             return
@@ -261,11 +246,9 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), end=st.sampled_from(["result", "result", "result", "lost"]))
     def tool_call_ends(self, data: st.DataObject, end: str) -> None:
-        flight = self.pick(data, CallTool)
-        if flight is None:
+        operation_id = self.pick(data, CallTool)
+        if operation_id is None:
             return
-        operation_id = flight.wish.operation_id
-        del self.flights[operation_id]
         if end == "lost":
             self.take(ToolLost(self.life.now(), operation_id, "the worker was lost"))
         else:
@@ -273,11 +256,13 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def time_runs_out(self, data: st.DataObject) -> None:
-        self.perform()
-        asked = [flight for flight in self.flights.values() if flight.asked_to_settle and not flight.loose]
+        """Whatever was asked to end has a bounded time, also what had not even begun."""
+        asked = self.asked_to_settle()
         if asked:
-            flight = data.draw(st.sampled_from(asked))
-            self.take(GraceExpired(self.life.now(), flight.wish.operation_id))
+            self.take(GraceExpired(self.life.now(), data.draw(st.sampled_from(asked))))
+
+    def asked_to_settle(self) -> list[str]:
+        return [wish.operation_id for wish in decide(self.session) if wish.wanted is Wanted.SETTLE]
 
     @rule(data=st.data())
     def a_fact_comes_again(self, data: st.DataObject) -> None:
@@ -439,11 +424,13 @@ class SessionMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Whatever happened: when everything that is under way ends, so does every turn, and the session can close."""
         for _ in range(200):
+            for operation_id in self.asked_to_settle():
+                self.take(GraceExpired(self.life.now(), operation_id))
             self.perform()
             if not self.flights:
                 break
-            operation_id, flight = self.flights.popitem()
-            if isinstance(flight.wish, CallModel):
+            operation_id, wish = self.flights.popitem()
+            if isinstance(wish, CallModel):
                 answer = self.life.model_answer(operation_id, "done", [], partial=False)
                 self.take(ModelAnswered(self.life.now(), operation_id, answer))
             else:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -38,9 +40,13 @@ async def test_told_to_end_the_demonstration_leaves_nothing_behind(tmp_path: Pat
         "the demonstration", "examples.refunds.demo", "--data-dir", str(tmp_path), env={}, speaks=True
     ) as demo:
         temporal, refunds = (await demo.line(60), await demo.line(60))
+        while not (worker := re.search(r"worker (\d+) started", await demo.line(60))):
+            pass
         demo.child.send_signal(signal.SIGTERM)
         await demo.child.communicate()
 
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(worker[1]), 0)
     for line in (temporal, refunds):
         port = int(line.strip().rpartition(":")[2])
         with pytest.raises(ConnectionRefusedError):

@@ -88,7 +88,6 @@ def test_the_installed_wheel_brings_its_deployment_folders(site: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="another distribution's package hides the folder of the same name")
 def test_a_package_of_the_same_name_from_another_distribution_does_no_harm(site: Path, tmp_path: Path) -> None:
     other = tmp_path / "workflows"
     other.mkdir()

@@ -234,14 +234,24 @@ def test_a_user_can_send_images_sounds_and_pdfs() -> None:
     ]
 
 
+def test_a_pdf_without_a_name_is_given_one() -> None:
+    """B78: the provider wants a file to have one."""
+    nameless = DataBlock(source=Base64Source(media_type="application/pdf", data="JVBERi0="))
+    (message,) = sent(said("user", nameless))
+    assert message["content"][0]["file"]["filename"] == "document.pdf"
+
+
 @pytest.mark.parametrize(
     "block",
     [
         image("image/tiff"),
         image("image/png", "not base64"),
+        image("image/png", "!AAAA"),
         image("image/png", ""),
         image("video/mp4"),
         DataBlock(source=URLSource(url="file:///etc/passwd", media_type="image/png"), name="it"),
+        DataBlock(source=URLSource(url="ftp://host/a.png"), name="it"),
+        DataBlock(source=URLSource(url="https://[::1/a.png"), name="it"),
         DataBlock(source=URLSource(url="https://host/a.pdf", media_type="application/pdf"), name="it"),
     ],
 )

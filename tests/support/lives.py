@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from perdure.admission import admit, known_turn
 from perdure.advance import advance
 from perdure.commands import Close, Interrupt, OnBusy, Partial, SubmitTurn
-from perdure.contract import CallPlan, Limits, ModelAnswer
+from perdure.contract import CallPlan, Limits, ModelAnswer, SessionStart
 from perdure.decide import CallModel, CallTool, Wanted, decide
 from perdure.facts import (
     CloseRequested,
@@ -40,8 +41,11 @@ from perdure.messages import (
 from perdure.operations import Effect, derived_id
 from perdure.results import TurnError, TurnStatus
 from perdure.session import Session
-from perdure.values import EMPTY, freeze_object
+from perdure.values import EMPTY, freeze_object, parse_json
 from tests.support.strategies import EPOCH
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 KEY = SessionKey("support", "order-A1042", "alice")
 
@@ -75,8 +79,9 @@ class Life:
         return self.at
 
     def carry_over(self) -> None:
-        """Continue as new: nothing but the value's JSON survives."""
-        self.session = Session.model_validate_json(self.session.model_dump_json())
+        """Continue as new: nothing but the JSON of the next run's input survives."""
+        start = json.dumps({"carried": self.session.model_dump(mode="json")})
+        self.session = Session.model_validate(SessionStart.model_validate(parse_json(start)).carried)
 
     # ---- commands: admitted like the workflow admits them, which raises when they are refused ---------------------
 

@@ -2,6 +2,7 @@
 
 # typer reads the annotations when the program runs, so they are no strings here.
 
+import inspect
 import os
 import sys
 from importlib.metadata import version
@@ -11,7 +12,7 @@ import typer
 
 from perdure.cli import chat, control, reading, rehearsing, serving, turns
 from perdure.cli.failures import ExitCode
-from perdure.cli.frame import abandon_output, reflow
+from perdure.cli.frame import abandon_output, end_program, reflow
 from perdure.cli.terminal import say
 from perdure.deployment import make_importable
 
@@ -65,8 +66,17 @@ def main(argv: list[str] | None = None) -> NoReturn:
     """Run the command line, with the program's own arguments by default, and exit with its code.
 
     Raises:
-        SystemExit: always.
+        SystemExit: always, when it is called from anywhere but the program itself, which is ended.
     """
+    code = run(argv)
+    here = inspect.currentframe()
+    if here and here.f_back and here.f_back.f_globals.get("__name__") == "__main__":
+        end_program(code)
+    sys.exit(code)
+
+
+def run(argv: list[str] | None) -> int:
+    """Run a command and return its exit code."""
     make_importable()
     if not (sys.stdout.isatty() and sys.stderr.isatty()):
         # typer colours its help for some CI systems even when nobody looks; this is how it is told not to.
@@ -75,6 +85,8 @@ def main(argv: list[str] | None = None) -> NoReturn:
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         make_app()(args=argv, prog_name="perdure")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else ExitCode.DONE
     except BrokenPipeError:
-        sys.exit(abandon_output())
-    sys.exit(ExitCode.DONE)
+        return abandon_output()
+    return ExitCode.DONE

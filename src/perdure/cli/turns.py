@@ -73,7 +73,7 @@ async def ask(
     run_id: RunId = None,
     attribute: Attributes = None,
     actor: Actor = None,
-    timeout: Timeout = None,  # noqa: ASYNC109  # an option of the command
+    timeout: Timeout = None,  # an option of the command
 ) -> ExitCode:
     """Say something to a session, wait, and print the answer.
 
@@ -120,7 +120,7 @@ async def submit(
         say(accepted(receipt))
 
 
-async def result(target: Target, *, turn: Turn, timeout: Timeout = None) -> ExitCode:  # noqa: ASYNC109  # an option
+async def result(target: Target, *, turn: Turn, timeout: Timeout = None) -> ExitCode:  # an option
     """Wait until a turn is settled and print what came of it.
 
     A settled turn answers at once, however often it is asked. Exit code 4: it did not complete.

@@ -121,7 +121,7 @@ def _user(message: Message) -> Iterator[JsonBody]:
 
 def _parts(message: Message) -> Iterator[JsonBody]:
     for block in message.content:
-        part = data_part(block) if isinstance(block, DataBlock) and message.role is Role.USER else None
+        part = data_part(block) if isinstance(block, DataBlock) else None
         if part is not None:
             yield part
         elif isinstance(block, TextBlock | DataBlock) and (text := _block_text(block)).strip():
