@@ -11,6 +11,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributeUpdate, TypedSe
 
 from perdure import contract
 from perdure.identity import SessionKey, attribute_value
+from perdure.values import canonical_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,6 +22,9 @@ AGENT = SearchAttributeKey.for_keyword(contract.ATTRIBUTE_AGENT)
 USER = SearchAttributeKey.for_keyword(contract.ATTRIBUTE_USER)
 SESSION = SearchAttributeKey.for_keyword(contract.ATTRIBUTE_SESSION)
 STATUS = SearchAttributeKey.for_keyword(contract.ATTRIBUTE_STATUS)
+
+SHOWN_TEXT = 200
+"""Characters of foreign text in one place."""
 
 SHOWN_QUEUE = 10
 """Waiting turns that are listed one by one."""
@@ -50,9 +54,10 @@ def _lines(key: SessionKey, view: SessionView) -> Iterator[str]:
         yield "- running: nothing"
     yield f"- waiting: {len(view.queue)} turn(s)"
     for entry in view.queue[:SHOWN_QUEUE]:
-        yield f"    - `{entry.turn_id}` {_code(entry.text)}"
+        yield f"- next: turn `{entry.turn_id}`: {_code(entry.text)}"
     for operation in view.uncertain:
-        yield f"- **outcome unknown**: {_code(operation.tool)}, operation `{operation.operation_id}`"
+        call = f"{operation.tool} {canonical_json(operation.arguments).decode()}"
+        yield f"- **outcome unknown**: {_code(call)}, operation `{operation.operation_id}`"
     if view.unfinished is not None:
         yield f"- unfinished: turn `{view.unfinished}`"
     if view.rejected_count:
@@ -62,5 +67,6 @@ def _lines(key: SessionKey, view: SessionView) -> Iterator[str]:
 
 
 def _code(text: str) -> str:
-    """Return foreign text as a code span, which renders nothing that is in it."""
-    return "`" + text.replace("`", "'").replace("\n", " ") + "`"
+    """Return foreign text, shortened, as a code span, which renders nothing that is in it."""
+    shown = text if len(text) <= SHOWN_TEXT else f"{text[: SHOWN_TEXT - 1]}…"
+    return "`" + shown.replace("`", "'").replace("\n", " ") + "`"

@@ -104,7 +104,7 @@ class Planner:
             attempts=tool.attempts,
             task_queue=tool.task_queue,
             subject=_subject(tool, arguments, refusal),
-            summary=_summary(tool, arguments),
+            summary=_summary(arguments),
             refusal=refusal,
         )
 
@@ -132,7 +132,7 @@ def _subject(tool: Tool, arguments: FrozenDict, refusal: str | None) -> str | No
     return tool.subject(arguments)
 
 
-def _summary(tool: Tool, arguments: FrozenDict) -> str:
+def _summary(arguments: FrozenDict) -> str:
     shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-    text = f"{tool.name}({shown})"
+    text = shown or "no arguments"
     return text if len(text) <= MAX_SUMMARY else f"{text[: MAX_SUMMARY - 1]}…"

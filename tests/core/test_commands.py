@@ -165,9 +165,7 @@ def test_waiting_is_no_signal_and_everything_else_is() -> None:
     | ANY_TEXT
     | json_values().map(json.dumps)
     | st.dictionaries(st.sampled_from(FIELDS) | ANY_TEXT, json_values(max_leaves=3), max_size=4).map(json.dumps)
-    | st.builds(
-        lambda blocks, more: json.dumps({**more, "input": blocks}), INPUTS, st.just({}) | st.just({"turn_id": "t"})
-    ),
+    | st.builds(json.dumps, st.fixed_dictionaries({"input": INPUTS}, optional={"turn_id": st.just("t")})),
     st.booleans(),
 )
 @example("submit_turn", '{"input": [{"type": "text", "text": "x", "self": 1}]}', False)

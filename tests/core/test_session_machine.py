@@ -24,6 +24,7 @@ from perdure.operations import Effect
 from perdure.results import TurnError, TurnStatus
 from perdure.session import Session, change
 from perdure.turns import Acting, Thinking
+from perdure.values import FrozenMap
 from perdure.views import context_page, interrupt_receipt, receipt, session_view, transcript_page, turn_view
 from tests.support.lives import KEY, Call, Life
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from perdure.state import AgentState
 
 TURNS = [f"t{number}" for number in range(12)]
-RUNS = [None, None, None, "r0", "r1", "run-of-t0", "run-of-t1"]
+RUNS = [None, None, None, "r0", "r1", "a used one"]
 
 MOVES = {
     None: {TurnStatus.QUEUED, TurnStatus.RUNNING},
@@ -127,6 +128,8 @@ class SessionMachine(RuleBasedStateMachine):
     )
     def submit(self, turn_id: str, text: str, run_id: str | None, on_busy: OnBusy) -> None:
         before = self.session
+        if run_id == "a used one":
+            run_id = next(before.run_ids(), None)
         try:
             self.life.submit(text, turn_id=turn_id, run_id=run_id, on_busy=on_busy)
         except CommandRefused as refusal:
@@ -295,9 +298,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.life.take(facts[kind])
         record = self.session.record(turn_id)
         if record is not None:
-            self.life.take(
-                TurnSubmitted(at, turn_id, "r", (), OnBusy.ENQUEUE, before.state.tool_context.spawn_registry)
-            )  # pyright: ignore[reportArgumentType]  # an empty mapping
+            self.life.take(TurnSubmitted(at, turn_id, "r", (), OnBusy.ENQUEUE, FrozenMap()))
         assert self.session == before
 
     @rule()

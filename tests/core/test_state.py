@@ -246,7 +246,7 @@ def test_a_state_of_a_session_id_alone_has_the_defaults_of_the_field_tables() ->
 
 def test_camel_case_fields_are_read_under_their_python_names_too_and_written_in_camel_case() -> None:
     """B1: Python callers use Python's names."""
-    scope = Scope(task_id="T", objective="refund", source_ref="turn:1")
+    scope = Scope.model_validate({"task_id": "T", "objective": "refund", "source_ref": "turn:1"})
     assert scope == Scope.model_validate({"taskId": "T", "objective": "refund", "sourceRef": "turn:1"})
     assert json.loads(scope.model_dump_json()) == {"taskId": "T", "objective": "refund", "sourceRef": "turn:1"}
     context = TasksContext.model_validate({"contract_version": 3, "subject_version": "v"})
@@ -279,12 +279,12 @@ def test_nothing_that_can_be_reached_from_a_state_can_be_changed(state: AgentSta
         if isinstance(part, dict):
             assert isinstance(part, FrozenMap)
             with pytest.raises(TypeError):
-                part["new"] = 1
+                cast("dict[str, object]", part)["new"] = 1
         if isinstance(part, BaseModel):
             for name in type(part).model_fields:
                 with pytest.raises(ValidationError):
                     setattr(part, name, None)
-        hash(part)
+        hash(cast("object", part))
     assert state.to_json() == before
 
 

@@ -4,7 +4,7 @@ import copy
 import json
 import pickle
 from itertools import pairwise
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import example, given, strategies as st
@@ -29,7 +29,10 @@ from perdure.values import (
 )
 from tests.support.strategies import ANY_TEXT, JSON_OBJECTS, json_values
 
-CHANGES = (
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CHANGES: tuple[Callable[[Any], object], ...] = (
     lambda each: each.__setitem__("new", 1),
     lambda each: each.__delitem__("old"),
     lambda each: each.update(old=2),
@@ -115,7 +118,7 @@ def test_canonical_json_does_not_depend_on_the_order_of_keys(value: dict[str, ob
 
 
 @pytest.mark.parametrize("make_change", CHANGES)
-def test_a_frozen_mapping_refuses_every_change(make_change: Any) -> None:
+def test_a_frozen_mapping_refuses_every_change(make_change: Callable[[Any], object]) -> None:
     """B2: whoever reads a mapping can't change the state that it came from."""
     frozen = freeze_object({"old": {"deep": [1]}})
     with pytest.raises(TypeError, match="snapshot"):
