@@ -5,15 +5,15 @@ The errors are marked benign to Temporal's SDK, which would otherwise write a tr
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
-import structlog
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-log = structlog.stdlib.get_logger("perdure.activities")
+log = logging.getLogger("perdure.activities")
 
 
 def failure(
@@ -28,12 +28,8 @@ def failure(
         after: When the next attempt is due, if the provider said so.
         cause: What was raised, for its class name in the log. Its text may be private and is not logged.
     """
-    log.warning(
-        "attempt failed",
-        error=kind,
-        cause=type(cause).__name__ if cause is not None else None,
-        final=final,
-    )
+    extra = {"error": kind, "cause": None if cause is None else type(cause).__name__, "final": final}
+    log.warning("attempt failed", extra=extra)
     return ApplicationError(
         message, type=kind, non_retryable=final, next_retry_delay=after, category=ApplicationErrorCategory.BENIGN
     )

@@ -20,7 +20,7 @@ def configure(settings: WorkerSettings, stream: TextIO = sys.stderr) -> None:
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
-        structlog.stdlib.ExtraAdder(allow=("run_id", "turn_id", "temporal_workflow", "temporal_activity")),
+        structlog.stdlib.ExtraAdder(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     end: list[Processor] = (
@@ -39,9 +39,3 @@ def configure(settings: WorkerSettings, stream: TextIO = sys.stderr) -> None:
     root.setLevel(settings.log_level.upper())
     # Each request of a model or tool is a span and an activity already; a line for it would say the same once more.
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=True,
-    )

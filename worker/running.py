@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
-
-import structlog
 
 from perdure.connection import connect, data_converter
 from worker.assembly import worker_for
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 
     from perdure.agents import App
     from worker.settings import WorkerSettings
+
+log = logging.getLogger("perdure.worker")
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -74,17 +75,16 @@ async def run_worker(
 @asynccontextmanager
 async def serving(client: Client, app: App, settings: WorkerSettings) -> AsyncGenerator[None]:
     """Serve an app while the block lasts. A worker that fails by itself cancels the block and raises its error."""
-    log = structlog.stdlib.get_logger("perdure.worker")
     async with worker_for(client, app, settings) as worker, worker:
-        log.info(
-            "worker started",
-            address=client.service_client.config.target_host,
-            namespace=client.namespace,
-            task_queue=settings.task_queue,
-            agents=[agent.id for agent in app.agents],
-        )
+        facts = {
+            "address": client.service_client.config.target_host,
+            "namespace": client.namespace,
+            "task_queue": settings.task_queue,
+            "agents": [agent.id for agent in app.agents],
+        }
+        log.info("worker started", extra=facts)
         try:
             yield
         finally:
-            log.info("worker is stopping", grace_seconds=settings.graceful_shutdown.total_seconds())
+            log.info("worker is stopping", extra={"grace_seconds": settings.graceful_shutdown.total_seconds()})
     log.info("worker stopped")

@@ -75,13 +75,13 @@ class Flights:
 
     def _start(self, wish: Wish) -> None:
         group = workflow.create_event_group(f"turn:{wish.turn_id}", label=f"turn {wish.turn_id}")
-        with group.scope():
+        with group.scope():  # the task has to be made inside: it takes the scope with it
             match wish:
                 case CallModel():
                     flight = self._fly_model(wish)
                 case CallTool():
                     flight = self._fly_tool(wish)
-        self._tasks[wish.operation_id] = asyncio.create_task(self._land(wish.operation_id, flight))
+            self._tasks[wish.operation_id] = asyncio.create_task(self._land(wish.operation_id, flight))
 
     async def _land(self, operation_id: str, flight: Awaitable[None]) -> None:
         """See a flight through to its end, whether anybody still cares for it or not."""

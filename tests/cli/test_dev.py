@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from perdure import Sessions
-from tests.cli.programs import Program, environment, inside, started
+from tests.cli.programs import Program, inside, started
 from worker.embedded import running_server
 from worker.server.process import LOOPBACK, free_port
 
@@ -129,7 +129,3 @@ async def test_a_taken_port_is_said_in_a_line(tmp_path: Path, served: Served) ->
     assert ended.code == 2
     assert f"port {port}" in ended.err
     assert "Traceback" not in ended.err
-
-
-async def test_the_environment_of_these_tests_names_no_server() -> None:
-    assert not [name for name in environment() if name.startswith(("TEMPORAL_A", "PERDURE_"))]

@@ -6,7 +6,11 @@ import pytest
 
 from perdure.cli import main
 
-COMMANDS = ["dev", "worker", "setup", "chat", "submit", "ask", "result", "turn", "state", "view", "transcript", "sessions", "interrupt", "close", "replay"]
+COMMANDS = (
+    *("dev", "worker", "setup", "replay"),
+    *("chat", "submit", "ask", "result", "interrupt", "close"),
+    *("turn", "state", "view", "transcript", "sessions"),
+)
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

@@ -269,6 +269,7 @@ def test_text_files_are_sent_as_their_text_and_other_roles_name_their_data() -> 
     result = ToolResultBlock(id="a", name="f", output=(TextBlock("done"), image(), table))
     user, assistant, tool = sent(said("user", table), said("assistant", call, image()), said("tool", result))
     assert user["content"].endswith("a,b\n1,2")
+    assert sent(said("user", image("text/plain", "YQBi")))[0]["content"].endswith("a\ufffdb")
     assert assistant["content"] == "[attached: image/png, named it, not readable here]"
     assert tool["content"].startswith("done\n[attached: image/png")
     assert tool["content"].endswith("a,b\n1,2")
