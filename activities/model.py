@@ -14,8 +14,10 @@ from activities.beating import beating, cancelled_by_session
 from activities.contexts import ContextCache, ContextMovedOnError
 from activities.correlation import correlated
 from activities.failures import failure, stopped
+from activities.sizes import too_large
 from perdure import contract
 from perdure.contract import ContextPage, ModelAnswer, ModelCall, PageRequest
+from perdure.errors import ContextTooLarge
 from perdure.models import Delta, Model, ModelError, ModelResponse
 from perdure.planning import Planner
 from perdure.providers import resolve_model
@@ -33,13 +35,28 @@ ReadPage = Callable[[str, str, PageRequest], Awaitable[ContextPage]]
 class ModelActivities:
     """Calls the models of an app's agents."""
 
-    def __init__(self, app: App, cache: ContextCache, read_page: ReadPage, heartbeat: timedelta) -> None:
-        """Serve `app`; read contexts that are not in `cache` by `read_page`."""
+    def __init__(
+        self,
+        app: App,
+        cache: ContextCache,
+        read_page: ReadPage,
+        heartbeat: timedelta,
+        inline_limit: int | None = None,
+    ) -> None:
+        """Serve `app`; read contexts that are not in `cache` by `read_page`; refuse answers above `inline_limit`."""
         self._app = app
         self._cache = cache
         self._read_page = read_page
         self._heartbeat = heartbeat
+        self._inline_limit = inline_limit
         self._models = {agent.id: resolve_model(agent.model) for agent in app.agents}
+
+    async def aclose(self) -> None:
+        """Close what the models hold open, where they can be closed."""
+        for model in self._models.values():
+            close = getattr(model, "aclose", None)
+            if close is not None:
+                await close()
 
     @activity.defn(name=contract.MODEL_ACTIVITY)
     async def call_model(self, call: ModelCall) -> ModelAnswer:
@@ -57,7 +74,7 @@ class ModelActivities:
 
     async def _call(self, call: ModelCall) -> ModelAnswer:
         agent = self._agent(call.agent_id)
-        planner = Planner(agent, call, datetime.now(UTC), self._heartbeat.total_seconds())
+        planner = Planner(agent, call, datetime.now(UTC), self._heartbeat.total_seconds(), self._inline_limit)
         said: list[str] = []
         try:
             answer = planner.answer(await self._complete(agent, self._models[agent.id], call, said))
@@ -70,6 +87,10 @@ class ModelActivities:
             raise stopped(what) from None
         except Exception as error:
             raise _failure(error, agent) from error
+        size = too_large(answer, self._inline_limit)
+        if size is not None:
+            msg = f"the answer of {size} bytes is too large for history; set PERDURE_STORAGE to keep it outside"
+            raise failure(msg, ContextTooLarge.__name__, final=True)
         self._remember(call, answer)
         return answer
 

@@ -18,6 +18,7 @@ from activities import outputs
 from activities.beating import beating
 from activities.correlation import correlated
 from activities.failures import failure, stopped
+from activities.sizes import too_large
 from perdure import contract
 from perdure.contract import ToolAnswer, ToolInvocation
 from perdure.messages import ResultState, TextBlock
@@ -26,6 +27,7 @@ from perdure.tools import Tool, ToolContext, ToolError
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+    from datetime import timedelta
 
     from temporalio.exceptions import ApplicationError
 
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 """The header's name, as the IETF draft draft-ietf-httpapi-idempotency-key-header has it."""
+
+CONNECT_SECONDS = 10
+"""How long a service may take to accept a connection. Before that nothing can have happened there."""
 
 NEVER_CONNECTED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 """Transport errors after which nothing can have reached the other side."""
@@ -48,6 +53,7 @@ class ToolEnvironment:
     threads: Executor
     read_state: Callable[[str], Awaitable[AgentState]]
     store: outputs.ResultStore | None = field(default=None)
+    inline_limit: int | None = None
 
 
 class ToolActivities:
@@ -81,7 +87,7 @@ class ToolActivities:
 
     async def _call(self, tool: Tool, invocation: ToolInvocation) -> ToolAnswer:
         workflow_id = activity.info().workflow_id or ""
-        client = _client(self._environment.transport, invocation.operation_id)
+        client = _client(self._environment.transport, invocation.operation_id, tool.timeout)
         try:
             arguments = tool.bind(self._context(invocation, client), invocation.arguments)
         except ValidationError:
@@ -99,9 +105,12 @@ class ToolActivities:
         except outputs.UnusableResultError as error:
             return _error(invocation, f"{tool.name} ran, but its result can't be shown: {error}")
         store = self._environment.store
-        return ToolAnswer(
-            result=outputs.result(invocation.call_id, tool.name, blocks, workflow_id=workflow_id, store=store)
-        )
+        block = outputs.result(invocation.call_id, tool.name, blocks, workflow_id=workflow_id, store=store)
+        answer = ToolAnswer(result=block)
+        size = too_large(answer, self._environment.inline_limit)
+        if size is not None:
+            return _error(invocation, f"{tool.name} ran, but its result of {size} bytes is too large to be kept")
+        return answer
 
     async def _run(self, tool: Tool, arguments: Mapping[str, object]) -> object:
         if inspect.iscoroutinefunction(tool.function):
@@ -194,10 +203,15 @@ def _error(invocation: ToolInvocation, words: str) -> ToolAnswer:
     return ToolAnswer(result=block)
 
 
-def _client(transport: httpx.AsyncBaseTransport, operation_id: str) -> httpx.AsyncClient:
-    """Return a client that sends the operation id with each request. It shares the worker's connections."""
+def _client(transport: httpx.AsyncBaseTransport, operation_id: str, timeout: timedelta) -> httpx.AsyncClient:
+    """Return a client that sends the operation id with each request, and is as patient as its tool.
+
+    It shares the worker's connections, and must not be closed.
+    """
 
     async def identify(request: httpx.Request) -> None:  # httpx awaits its hooks
         request.headers[IDEMPOTENCY_KEY] = operation_id
 
-    return httpx.AsyncClient(transport=transport, event_hooks={"request": [identify]}, follow_redirects=False)
+    patience = httpx.Timeout(timeout.total_seconds(), connect=CONNECT_SECONDS)
+    hooks = {"request": [identify]}
+    return httpx.AsyncClient(transport=transport, event_hooks=hooks, timeout=patience, follow_redirects=False)

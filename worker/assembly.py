@@ -13,8 +13,10 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
 from activities.contexts import ContextCache
 from activities.model import ModelActivities
 from activities.tools import ToolActivities, ToolEnvironment
+from perdure import contract
 from perdure.client import SessionHandle, read_page
 from perdure.storage import Directory
+from worker.guard import UpdateGuard
 from workflows.session import AgentSession
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
-    from perdure import contract
     from perdure.agents import App
     from perdure.state import AgentState
     from worker.settings import WorkerSettings
@@ -58,27 +59,36 @@ async def worker_for(client: Client, app: App, settings: WorkerSettings) -> Asyn
             threads=threads,
             read_state=lambda workflow_id: _read_state(client, workflow_id),
             store=None if settings.storage is None else Directory(settings.storage),
+            inline_limit=contract.MAX_INLINE_BYTES if settings.storage is None else None,
         )
-        yield _worker(client, app, settings, environment)
+        models = _models(client, app, settings, environment)
+        stack.push_async_callback(models.aclose)
+        yield _worker(client, settings, models, ToolActivities(app, environment))
 
 
 async def _read_state(client: Client, workflow_id: str) -> AgentState:
     return await SessionHandle.of(client, workflow_id).state()
 
 
-def _worker(client: Client, app: App, settings: WorkerSettings, environment: ToolEnvironment) -> Worker:
+def _models(client: Client, app: App, settings: WorkerSettings, environment: ToolEnvironment) -> ModelActivities:
     async def page(workflow_id: str, run_id: str, request: contract.PageRequest) -> contract.ContextPage:
         return await read_page(client.get_workflow_handle(workflow_id, run_id=run_id), request)
 
     cache = ContextCache(settings.context_cache_bytes)
-    models = ModelActivities(app, cache, page, settings.heartbeat_timeout)
-    tools = ToolActivities(app, environment)
+    return ModelActivities(app, cache, page, settings.heartbeat_timeout, environment.inline_limit)
+
+
+def _worker(client: Client, settings: WorkerSettings, models: ModelActivities, tools: ToolActivities) -> Worker:
+    unguarded = settings.storage is not None
     return Worker(
         client,
         task_queue=settings.task_queue,
         workflows=[AgentSession],
         activities=[models.call_model, tools.call_tool],
         workflow_runner=workflow_runner(),
+        interceptors=[] if unguarded else [UpdateGuard(contract.MAX_INLINE_BYTES)],
+        # The SDK would fail the task even for refusing an update that is too large; our own guards stand before it.
+        disable_payload_error_limit=not unguarded,
         max_cached_workflows=settings.max_cached_sessions,
         max_concurrent_workflow_tasks=settings.max_concurrent_sessions,
         max_concurrent_activities=settings.max_concurrent_models + settings.max_concurrent_tools,

@@ -180,7 +180,7 @@ class AgentSession:
         if command.wait == "accepted":
             return answer
         waited = await self._wait_turn(turn_id)
-        return TurnAnswer(receipt=answer, turn=waited.turn, detached=waited.detached)
+        return TurnAnswer(receipt=answer, result=waited.result, detached=waited.detached)
 
     async def _wait_turn(self, turn_id: str) -> TurnAnswer:
         """Wait until a turn is settled, if there is room for one more who waits."""
@@ -194,7 +194,7 @@ class AgentSession:
         if turn is None:
             msg = f"turn {turn_id!r} is no longer remembered"
             raise ApplicationError(msg, type="TurnNotFound", non_retryable=True)
-        return TurnAnswer(turn=turn, detached=not turn.status.settled)
+        return TurnAnswer(result=turn.result(), detached=not turn.status.settled)
 
     def _settled(self, turn_id: str) -> bool:
         status = status_of(self._session, turn_id)
@@ -256,8 +256,14 @@ class AgentSession:
             _upsert(updates)
 
     def _due(self) -> bool:
-        """Whether it is time to continue as new."""
-        return workflow.info().is_continue_as_new_suggested()
+        """Whether it is time to continue as new, and the session is small enough for it.
+
+        One that is too large goes on in this run: a new run that can't be started would fail its task for ever.
+        """
+        if not workflow.info().is_continue_as_new_suggested():
+            return False
+        most = self._session.limits.carry_bytes
+        return most is None or len(self._session.model_dump_json()) <= most
 
     async def _continue_as_new(self) -> None:
         """Let those who wait ask the next run, then carry the whole session over. What comes meanwhile is taken too."""
@@ -284,7 +290,7 @@ def _begin(workflow_id: str, raw: RawValue) -> Session:
         InvalidCommand: the input can't be read, or is another session's.
     """
     key = SessionKey.parse(workflow_id)
-    start = wire.read(SessionStart, "the workflow's input", raw)
+    start = wire.read(SessionStart, wire.WORKFLOW_INPUT, raw)
     if start.carried is None:
         return Session.new(key, start.seed)
     try:

@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 NOTHING = RawValue(Payload(metadata={"encoding": b"binary/null"}))
 """What a handler is given when nothing was sent. The SDK wants a parameter typed `RawValue` and nothing else."""
 
+UNAVAILABLE = b"perdure/unavailable"
+"""Encoding of what stands in for a payload that can't be retrieved; see `perdure.storage`."""
+
+WORKFLOW_INPUT = "the workflow's input"
+"""What the input is called in errors. It comes from a session's own earlier run, and is worth waiting for: not being
+able to retrieve it fails the workflow task, which is tried again, and not the session."""
+
 JSON_ENCODINGS = frozenset({b"json/plain", b"json/protobuf"})
 NULL_ENCODING = b"binary/null"
 
@@ -41,6 +48,11 @@ def payload_json(name: str, raws: Sequence[RawValue]) -> bytes:
     encoding = payload.metadata.get("encoding", b"")
     if encoding == NULL_ENCODING:
         return b"{}"
+    if encoding == UNAVAILABLE and name == WORKFLOW_INPUT:
+        msg = (
+            "the session's own input can't be retrieved from external storage; is this worker's PERDURE_STORAGE right?"
+        )
+        raise RuntimeError(msg)
     if encoding not in JSON_ENCODINGS:
         msg = f"{name} takes a JSON object, and a payload with encoding {encoding[:40]!r} came"
         raise InvalidCommand(msg)

@@ -94,7 +94,7 @@ def _checks(before: dict[str, Any], after: dict[str, Any], attempts: int) -> dic
     """Return what must be on record at the end, and whether it is."""
     operations = [[item["operation_id"] for item in books["requests"]] for books in (before, after)]
     return {
-        "the tool was started twice, by two workers": attempts == 2,
+        "the tool was started again, by another worker": attempts >= 2,
         "the ledger holds one request, of one operation": len(after["requests"]) == 1
         and operations[0] == operations[1],
         "the ledger holds one payment, of 120.00 EUR": [item["amount"] for item in after["payments"]] == ["120.00"],

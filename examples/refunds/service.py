@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import socket
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,9 +77,16 @@ def main() -> None:
     config = uvicorn.Config(
         endpoints.app(), log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
     )
-    with socket.create_server((LOOPBACK, options.port)) as listener:
+    with _listen(options.port) as listener:
         asyncio.run(Service(config, faults).serve([listener]))
     ledger.close()
+
+
+def _listen(port: int) -> socket.socket:
+    try:
+        return socket.create_server((LOOPBACK, port))
+    except OSError as error:
+        sys.exit(f"can't listen on {LOOPBACK}:{port} ({error.strerror}); choose another port with --port, 0 for any")
 
 
 if __name__ == "__main__":

@@ -15,11 +15,15 @@ from examples.refunds.faults import HOLD
 from examples.refunds.processes import Program, refund_service
 from examples.refunds.tools import REFUNDS_URL
 from perdure import SessionHandle, Sessions
+from perdure.contract import TASK_QUEUE
 from worker.embedded import EmbeddedServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
+
+MODEL = "PERDURE_MODEL"
+"""Set to nothing: the demonstration is told with the offline model, whatever the shell's own choice is."""
 
 APP = "examples.refunds.app:app"
 
@@ -44,6 +48,8 @@ class Stage:
             "TEMPORAL_NAMESPACE": self.server.namespace,
             "PERDURE_HOME": str(self.folder),
             "PERDURE_HEARTBEAT_TIMEOUT": str(HEARTBEAT_SECONDS),
+            "PERDURE_TASK_QUEUE": TASK_QUEUE,
+            MODEL: "",
             REFUNDS_URL: str(self.staff.base_url),
         }
         async with await Program.start(

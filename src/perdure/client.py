@@ -29,7 +29,7 @@ from perdure.contract import (
     TranscriptPage,
     TurnRequest,
 )
-from perdure.errors import InvalidCommand, SessionClosed, SessionExists, SessionNotFound, TurnNotFound
+from perdure.errors import ContextTooLarge, InvalidCommand, SessionClosed, SessionExists, SessionNotFound, TurnNotFound
 from perdure.identity import SessionKey, attribute_value
 from perdure.results import (
     CloseReceipt,
@@ -44,12 +44,14 @@ from perdure.results import (
     TurnView,
 )
 from perdure.state import AgentState
+from perdure.storage import stores
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
     from perdure.messages import Block
     from perdure.permissions import PermissionContext
+    from perdure.values import Frozen
 
 POLL_FIRST = 0.1
 POLL_LAST = 1.0
@@ -133,8 +135,8 @@ class SessionHandle:
         async with asyncio.timeout(timeout):
             answer = await self._open(waiting, TurnAnswer)
             if answer.detached:
-                return await self._watch(answer.turn.turn_id)
-        return answer.turn.result()
+                return await self._watch(answer.result.turn_id)
+        return answer.result
 
     async def result(self, turn_id: str, *, timeout: float | None = None) -> TurnResult:  # public name  # public name
         """Wait until a turn is settled, and return what came of it. A settled turn answers at once, and for good.
@@ -145,17 +147,13 @@ class SessionHandle:
         """
         async with asyncio.timeout(timeout):
             turn = await self.turn(turn_id)
-            if not turn.status.settled:
-                try:
-                    answer = await calls.update(
-                        self._workflow, commands.WAIT_TURN, WaitTurn(turn_id=turn_id), TurnAnswer
-                    )
-                except SessionNotFound:
-                    return (await self.turn(turn_id)).result()
-                if answer.detached:
-                    return await self._watch(turn_id)
-                turn = answer.turn
-        return turn.result()
+            if turn.status.settled:
+                return turn.result()
+            try:
+                answer = await calls.update(self._workflow, commands.WAIT_TURN, WaitTurn(turn_id=turn_id), TurnAnswer)
+            except SessionNotFound:  # it was closed in between, and everything in it is settled
+                return (await self.turn(turn_id)).result()
+            return await self._watch(turn_id) if answer.detached else answer.result
 
     async def interrupt(
         self,
@@ -229,6 +227,7 @@ class SessionHandle:
 
     async def _open(self, command: SubmitTurn, answer: type[calls.Model]) -> calls.Model:
         """Send a submit; a session that is not there is started, one that is being closed is waited for."""
+        self._check_size(command)
         try:
             return await calls.update(self._workflow, commands.SUBMIT_TURN, command, answer)
         except (SessionNotFound, SessionClosed):
@@ -241,6 +240,17 @@ class SessionHandle:
                 await asyncio.sleep(REOPEN_PAUSE)
         msg = f"session {self.workflow_id} is still being closed; submit again in a moment"
         raise SessionClosed(msg)
+
+    def _check_size(self, payload: Frozen) -> None:
+        if stores(self.client.data_converter):
+            return
+        size = len(payload.model_dump_json().encode())
+        if size > contract.MAX_INLINE_BYTES:
+            msg = (
+                f"{size} bytes are too large for history, which takes {contract.MAX_INLINE_BYTES}; "
+                "set PERDURE_STORAGE, for workers and clients alike, to keep large payloads outside"
+            )
+            raise ContextTooLarge(msg)
 
     def _start_operation(self) -> WithStartWorkflowOperation[object, object]:
         return WithStartWorkflowOperation(
@@ -260,7 +270,9 @@ class SessionHandle:
 
         Raises:
             SessionExists: it is there already.
+            ContextTooLarge: the input can't be carried without external storage.
         """
+        self._check_size(start)
         try:
             await self.client.start_workflow(
                 contract.WORKFLOW_TYPE,

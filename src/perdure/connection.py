@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,4 +78,8 @@ async def connect(
 
 
 def _short(error: Exception) -> str:
-    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+    """Return the innermost cause that the SDK's client names, if it names one, without its wrappings."""
+    text = str(error)
+    if found := re.search(r'(?:message|error): "([^"]+)"', text):
+        return found.group(1)
+    return text.splitlines()[0][:200] if text else type(error).__name__

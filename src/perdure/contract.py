@@ -39,6 +39,11 @@ PAGE_BYTES = 1_000_000
 refuses an answer above 4 MB."""
 
 
+MAX_INLINE_BYTES = 1_900_000
+"""The most that a payload may weigh where nothing is stored outside of history. Temporal refuses one above 2 MB, and
+what can't be accepted or completed is tried again, for ever."""
+
+
 class Mark(Frozen):
     """A place in a context: how many messages, and the digest of everything up to there."""
 
@@ -51,6 +56,8 @@ class Limits(Frozen):
 
     max_steps: int = 32
     queue_limit: int = 100
+    carry_bytes: int | None = MAX_INLINE_BYTES
+    """How large a session may be to continue as a new run; None where large payloads are stored outside."""
 
 
 class ModelCall(Frozen):

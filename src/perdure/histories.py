@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from temporalio.client import WorkflowExecution
+    from temporalio.converter import DataConverter
 
 SUFFIX = ".json"
 
@@ -47,16 +48,19 @@ def _write(target: Path, text: str) -> None:
     target.write_text(text + "\n", encoding="utf-8")
 
 
-async def replay(path: Path | str) -> int:
+async def replay(path: Path | str, *, converter: DataConverter | None = None) -> int:
     """Replay a recorded history, or all in a folder, on today's code; return how many there were.
+
+    Large payloads are not in a history: `converter` finds them, by default where `PERDURE_STORAGE` says.
 
     Raises:
         ReplayFailed: one of them would not go the same way; the message names it and the first difference.
         ConfigurationError: there is nothing to replay, or a file is no history.
     """
     files = await asyncio.to_thread(_files, Path(path))
+    converter = converter or data_converter(storage_from_environment(), threshold_from_environment())
     for file in files:
-        await _replay(await asyncio.to_thread(_read, file), str(file))
+        await _replay(await asyncio.to_thread(_read, file), str(file), converter)
     return len(files)
 
 
@@ -69,7 +73,7 @@ async def replay_from_server(client: Client, limit: int | None = None) -> int:
     count = 0
     async for found in _open_sessions(client, limit):
         handle = client.get_workflow_handle(found.id, run_id=found.run_id)
-        await _replay(await handle.fetch_history(), found.id)
+        await _replay(await handle.fetch_history(), found.id, client.data_converter)
         count += 1
     return count
 
@@ -78,12 +82,11 @@ def _open_sessions(client: Client, limit: int | None) -> AsyncIterator[WorkflowE
     return client.list_workflows(f"{list_query(None, None, None)} AND ExecutionStatus = 'Running'", limit=limit)
 
 
-async def _replay(history: WorkflowHistory, name: str) -> None:
+async def _replay(history: WorkflowHistory, name: str, converter: DataConverter) -> None:
     make_importable()
     from worker.assembly import workflow_runner  # noqa: PLC0415  # importable only after make_importable
     from workflows.session import AgentSession  # noqa: PLC0415  # importable only after make_importable
 
-    converter = data_converter(storage_from_environment(), threshold_from_environment())
     replayer = Replayer(workflows=[AgentSession], workflow_runner=workflow_runner(), data_converter=converter)
     result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
     if result.replay_failure is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from perdure.errors import InvalidSessionKey
@@ -52,8 +53,7 @@ class SessionKey:
     @property
     def workflow_id(self) -> str:
         """The id of the session's workflow: `session:{agent}:{user}:{session}`, each part percent-encoded."""
-        user = ANONYMOUS if self.user_id is None else _encode(self.user_id)
-        return f"{PREFIX}:{_encode(self.agent_id)}:{user}:{_encode(self.session_id)}"
+        return _workflow_id(self.agent_id, self.session_id, self.user_id)
 
     @classmethod
     def parse(cls, workflow_id: str) -> SessionKey:
@@ -74,6 +74,13 @@ class SessionKey:
             f"percent-encoded except A-Z a-z 0-9 . _ - and {ANONYMOUS} as the user of an anonymous session"
         )
         raise InvalidSessionKey(msg)
+
+
+@lru_cache(maxsize=4096)
+def _workflow_id(agent_id: str, session_id: str, user_id: str | None) -> str:
+    # Remembered, since a session asks for its own id several times a turn.
+    user = ANONYMOUS if user_id is None else _encode(user_id)
+    return f"{PREFIX}:{_encode(agent_id)}:{user}:{_encode(session_id)}"
 
 
 def attribute_value(name: str) -> str:

@@ -43,6 +43,7 @@ class Planner:
     call: ModelCall
     at: datetime
     heartbeat_seconds: float
+    carry_bytes: int | None = None
 
     def answer(self, response: ModelResponse) -> ModelAnswer:
         """Return a whole answer.
@@ -58,7 +59,9 @@ class Planner:
         return ModelAnswer(
             message=self._message((*thinking, *text, *uses), response),
             plans=plans,
-            limits=Limits(max_steps=self.agent.max_steps, queue_limit=self.agent.queue_limit),
+            limits=Limits(
+                max_steps=self.agent.max_steps, queue_limit=self.agent.queue_limit, carry_bytes=self.carry_bytes
+            ),
             usage=response.usage,
         )
 
@@ -89,11 +92,14 @@ class Planner:
         arguments, unreadable = _arguments(call.arguments)
         tools = {tool.name: tool for tool in active_tools(self.agent, self.call.activated_groups)}
         tool = tools.get(name)
-        problem = call.problem or unreadable
+        problem = call.problem or (f"the arguments can't be read: {unreadable}" if unreadable else None)
         if tool is None:
             refusal = f"there is no tool {name!r}; there are: {', '.join(sorted(tools)) or 'none'}"
             return CallPlan(call_id=call_id, tool=name, arguments=arguments, refusal=refusal)
-        refusal = f"the arguments can't be read: {problem}" if problem else tool.problem(arguments)
+        refusal = problem or tool.problem(arguments)
+        subject = None
+        if refusal is None:
+            subject, refusal = _subject(tool, arguments)
         return CallPlan(
             call_id=call_id,
             tool=name,
@@ -103,7 +109,7 @@ class Planner:
             heartbeat_seconds=self.heartbeat_seconds,
             attempts=tool.attempts,
             task_queue=tool.task_queue,
-            subject=_subject(tool, arguments, refusal),
+            subject=subject,
             summary=_summary(arguments),
             refusal=refusal,
         )
@@ -126,10 +132,14 @@ def _arguments(arguments: Mapping[str, object]) -> tuple[FrozenDict, str | None]
         return EMPTY, str(error)
 
 
-def _subject(tool: Tool, arguments: FrozenDict, refusal: str | None) -> str | None:
-    if tool.subject is None or refusal is not None:
-        return None
-    return tool.subject(arguments)
+def _subject(tool: Tool, arguments: FrozenDict) -> tuple[str | None, str | None]:
+    """Return what permission rules match against, and why the call can't run if that can't be told."""
+    if tool.subject is None:
+        return None, None
+    try:
+        return str(tool.subject(arguments)), None
+    except Exception as error:  # noqa: BLE001  # whatever the app's function raises, no rule can be checked
+        return None, f"the subject of this call to {tool.name} can't be told ({type(error).__name__}); it did not run"
 
 
 def _summary(arguments: FrozenDict) -> str:

@@ -137,7 +137,7 @@ class TurnAnswer(Frozen):
     """What a command that waits for a turn answers: the turn; `detached` says that it has not settled: ask again."""
 
     receipt: Receipt | None = None
-    turn: TurnView
+    result: TurnResult
     detached: bool = False
 
 

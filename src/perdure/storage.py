@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.converter import (
+    DataConverter,
     ExternalStorage,
     StorageDriver,
     StorageDriverClaim,
@@ -148,6 +149,12 @@ def external_storage(root: Path | None, threshold: int) -> ExternalStorage:
     driver = DirectoryDriver(Directory(root if root is not None else Path(os.devnull)))
     selector = None if root is not None else _store_nothing
     return TotalStorage(drivers=[driver], driver_selector=selector, payload_size_threshold=threshold)
+
+
+def stores(converter: DataConverter) -> bool:
+    """Tell whether a converter keeps large payloads outside of history."""
+    storage = converter.external_storage
+    return storage is not None and storage.driver_selector is not _store_nothing
 
 
 def _store_nothing(_: StorageDriverSelectContext, __: Payload) -> None:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from perdure.errors import ConfigurationError
-from perdure.values import digest
+from perdure.values import clean_text, digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -53,6 +53,6 @@ def check_inside_name(name: str) -> None:
     Raises:
         ConfigurationError: blank, too long, or reserved.
     """
-    if not name.strip() or len(name) > MAX_INSIDE or name.startswith(RESERVED) or "\0" in name:
+    if not name.strip() or len(name) > MAX_INSIDE or name.startswith(RESERVED) or name != clean_text(name):
         msg = f"{name!r} can't name a tool: 1 to {MAX_INSIDE} characters, not blank, not beginning with {RESERVED!r}"
         raise ConfigurationError(msg)

@@ -58,7 +58,7 @@ class Terminal:
                     self._more.clear()
                     await self._more.wait()
         except TimeoutError:
-            msg = f"never saw {text!r} in {self.shown[self._seen :]!r}"
+            msg = f"never saw {text!r} in {self.shown[self._seen :][-500:]!r}"
             raise AssertionError(msg) from None
         self._seen = at + len(text)
 

@@ -56,6 +56,7 @@ async def bare_server() -> AsyncGenerator[str]:
 async def test_without_a_server_a_command_exits_with_3_and_says_how_to_start_one() -> None:
     ended = await perdure("view", *SESSION, "s", "--address", f"{LOOPBACK}:{free_port()}")
     assert (ended.code, ended.out) == (3, "")
+    assert "(Connection refused)" in ended.err
     assert "perdure dev" in ended.err
     assert "TEMPORAL_ADDRESS" in ended.err
     assert ended.err.count("\n") == 1
@@ -152,4 +153,6 @@ async def test_commands_and_a_second_worker_find_an_embedded_server(tmp_path: Pa
             asked = await inside("ask", "large", *SESSION, "s", "--json", env=env)
             assert asked.json()["status"] == "completed"
             assert any((tmp_path / "storage").iterdir())
+            replayed = await inside("replay", "--from-server", env=env)
+            assert (replayed.code, replayed.err) == (0, "")
             assert (await worker.stop()).code == 0

@@ -7,7 +7,6 @@ import json
 
 import pytest
 from hypothesis import given, strategies as st
-from rich.text import Text
 
 from perdure.cli import terminal
 from perdure.cli.terminal import CONTROLS, columns, one_line, printable
@@ -41,9 +40,10 @@ def test_a_line_is_one_line_however_long_its_text() -> None:
 
 def test_a_table_takes_markup_for_text() -> None:
     stream = io.StringIO()
-    terminal.console(stream).print(columns(["[red]name"], [["[bold]x[/bold] :smile:"]]), Text("[i]y"))
+    terminal.console(stream).print(columns(["[red]name"], [["[bold]x[/bold] :smile:"]]), "[i]y[/i] :smile:")
     assert "[bold]x[/bold] :smile:" in stream.getvalue()
     assert "[RED]NAME" in stream.getvalue()
+    assert "[i]y[/i] :smile:" in stream.getvalue()
 
 
 @given(value=st.text())

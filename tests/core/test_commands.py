@@ -25,7 +25,7 @@ from perdure.messages import DataBlock, TextBlock
 from perdure.values import freeze_object, thaw
 from tests.support.strategies import ANY_TEXT, json_values
 
-SECRET = "hunter2 is the password"  # noqa: S105  # not a password of anything
+SECRET = "hunter2 is the password"  # noqa: S105  # of nothing
 
 FIELDS = [
     "input",

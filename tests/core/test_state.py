@@ -316,7 +316,7 @@ def test_a_state_of_a_newer_version_is_refused_and_the_words_say_so(version: obj
         AgentState.from_json('{"session_id": "s", "schema_version": 2, "context": "in another form"}')
 
 
-SECRET = "hunter2 is the password"  # noqa: S105  # not a password of anything
+SECRET = "hunter2 is the password"  # noqa: S105  # of nothing
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import insert
 
-from examples.refunds.processes import until
+from examples.refunds.processes import refund_service, until
 from examples.refunds.records import Order
 from examples.refunds.tables import open_engine, orders
 from tests.examples.desk import Desk, desk_at, error_type, open_desk
@@ -296,3 +296,14 @@ async def test_told_to_end_the_service_ends_in_order(tmp_path: Path, number: sig
 
         assert (await waiting).status_code == 201
         assert await program.stop() == 0
+
+
+async def test_a_port_that_is_taken_is_said_to_be(shared: Shared, tmp_path: Path) -> None:
+    port = int(shared.url.rpartition(":")[2])
+    log = tmp_path / "service.log"
+
+    with pytest.raises(RuntimeError, match="ended with code 1"):
+        async with refund_service(tmp_path / "refunds.db", port=port, log=log):
+            pass
+
+    assert log.read_text().startswith(f"can't listen on 127.0.0.1:{port}")

@@ -12,11 +12,24 @@ from temporalio.api.sdk.v1.external_storage_pb2 import ExternalStorageReference
 from temporalio.api.workflowservice.v1 import SignalWorkflowExecutionRequest
 from temporalio.client import WorkflowFailureError, WorkflowQueryFailedError
 from temporalio.converter import JSONProtoPayloadConverter
+from temporalio.service import RPCError
 
-from perdure import Agent, App, ModelRequest, SessionHandle, TurnStatus
-from perdure.errors import InvalidCommand, SessionNotFound, TurnNotFound
-from perdure.testing import ScriptedModel
-from tests.support.world import failed_tasks, fresh, until, world
+from perdure import (
+    Agent,
+    App,
+    Base64Source,
+    DataBlock,
+    Effect,
+    ModelRequest,
+    SessionHandle,
+    ToolCall,
+    ToolOutput,
+    TurnStatus,
+    tool,
+)
+from perdure.errors import ContextTooLarge, InvalidCommand, SessionNotFound, TurnNotFound
+from perdure.testing import ReplyLike, ScriptedModel
+from tests.support.world import failed_tasks, fresh, until, update, world
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -222,3 +235,49 @@ async def test_bad_questions_get_answers_and_leave_the_session_alone(server: Emb
         with pytest.raises(InvalidCommand, match="there is no status"):
             _ = [info async for info in served.sessions.list(status="odd")]
         assert (await session.ask("still there?")).status is TurnStatus.COMPLETED
+
+
+async def test_what_is_too_large_without_external_storage_is_refused_and_the_session_lives(
+    server: EmbeddedServer,
+) -> None:
+    """B77: megabytes in one line, from people, models and tools, where nothing can be stored outside."""
+
+    @tool(effect=Effect.READ)
+    def export() -> ToolOutput:
+        """Return much."""
+        source = Base64Source(media_type="image/png", data="x" * 3_000_000)
+        return ToolOutput([DataBlock(source=source)])
+
+    def answer(request: ModelRequest) -> ReplyLike:
+        last = request.messages[-1]
+        if last.results:
+            return last.results[0].text
+        return {"talk": "y" * 3_000_000, "export": ToolCall("export")}.get(last.text, "short")
+
+    async with world(server, App([Agent("a", ScriptedModel(answer), tools=[export])]), storage=None) as served:
+        session = served.sessions.session("a", fresh())
+        await session.ask("hello")
+        with pytest.raises(ContextTooLarge, match="set PERDURE_STORAGE"):
+            await session.submit("x" * 3_000_000)
+        with pytest.raises(RPCError):
+            await update(session, "submit_turn", {"input": "x" * 3_000_000})
+        talked = await session.ask("talk", timeout=30)
+        assert talked.error is not None
+        assert talked.error.type == "ContextTooLarge"
+        exported = await session.ask("export", timeout=30)
+        assert exported.output.startswith("export ran, but its result of 3000")
+        assert (await session.ask("still there?")).output == "short"
+
+
+async def test_megabytes_are_no_matter_with_external_storage(server: EmbeddedServer) -> None:
+    """B77: megabytes in one line."""
+
+    def answer(request: ModelRequest) -> str:
+        return "y" * 3_000_000 if request.messages[-1].text == "talk" else f"{len(request.messages[-1].text)}"
+
+    async with world(server, App([Agent("a", ScriptedModel(answer))])) as served:
+        session = served.sessions.session("a", fresh())
+        assert (await session.ask("x" * 3_000_000, timeout=30)).output == "3000000"
+        assert len((await session.ask("talk", timeout=30)).output) == 3_000_000
+        assert len((await session.state()).to_json()) > 6_000_000
+        assert len([entry async for entry in session.transcript()]) == 8

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from temporalio.client import Client
+    from temporalio.converter import DataConverter
 
 STORAGE = "storage"
 """The folder for large payloads in the home folder."""
@@ -37,13 +38,18 @@ class Place:
     address: str | None = None
     namespace: str | None = None
 
+    @property
+    def converter(self) -> DataConverter:
+        """The converter that the server's workers use too."""
+        return data_converter(self.storage, self.threshold)
+
     async def connect(self) -> Client:
         """Connect to the server.
 
         Raises:
             ServerUnavailable: nobody answers there.
         """
-        return await connect(self.address, self.namespace, converter=data_converter(self.storage, self.threshold))
+        return await connect(self.address, self.namespace, converter=self.converter)
 
 
 def configured_address() -> str | None:

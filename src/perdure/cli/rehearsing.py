@@ -49,5 +49,5 @@ async def replay(
     if from_server:
         count = await histories.replay_from_server(await server.place.connect(), limit)
     for path in paths or ():
-        count += await histories.replay(path)
+        count += await histories.replay(path, converter=server.place.converter)
     say(f"{count} {'history replays' if count == 1 else 'histories replay'} on this code")

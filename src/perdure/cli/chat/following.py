@@ -54,7 +54,8 @@ class Following:
         presses = asyncio.Queue[None]()
         with self._screen.busy() as progress, ctrl_c(lambda: presses.put_nowait(None)):
             working = asyncio.create_task(work)
-            helpers = [asyncio.create_task(self._show(progress)), asyncio.create_task(self._obey(presses, working))]
+            showing = asyncio.create_task(self._show(progress))
+            helpers = [showing, asyncio.create_task(self._obey(presses, working, showing, progress))]
             try:
                 await asyncio.wait({working})
             finally:
@@ -63,8 +64,16 @@ class Following:
                     helper.cancel()
         return None if working.cancelled() else working.result()
 
-    async def _obey(self, presses: asyncio.Queue[None], working: asyncio.Task[Result]) -> None:
+    async def _obey(
+        self,
+        presses: asyncio.Queue[None],
+        working: asyncio.Task[Result],
+        showing: asyncio.Task[None],
+        progress: Progress,
+    ) -> None:
         await presses.get()
+        showing.cancel()
+        progress("interrupting (Ctrl-C once more leaves the turn alone)")
         interrupting = asyncio.create_task(self._interrupt())
         await presses.get()
         interrupting.cancel()

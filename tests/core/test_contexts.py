@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, rule
+
+from activities.contexts import Context, ContextCache, ContextMovedOnError
+from perdure.contract import ContextPage, Mark, ModelCall, PageRequest
+from perdure.messages import Message, Role, as_blocks, chain_all, context_origin
+from perdure.session import Session, change, with_message
+from perdure.views import context_page
+from tests.support.lives import KEY
+
+
+def message(text: str) -> Message:
+    return Message(id=text, role=Role.USER, content=as_blocks(text))
+
+
+def conversation(*texts: str, summary: str = "") -> Session:
+    session = Session.new(KEY)
+    session = rewritten(session, (), summary=summary)
+    for text in texts:
+        session = with_message(session, message(text))
+    return session
+
+
+def rewritten(session: Session, messages: tuple[Message, ...], *, summary: str) -> Session:
+    """Return the session with another context, as clearing and compacting leave it."""
+    state = change(session.state, context=messages, summary=summary, revision=session.state.revision + 1)
+    head = chain_all(context_origin(summary), messages)
+    return change(session, state=state, head=head, known=Mark(position=0, digest=context_origin(summary)))
+
+
+def call_of(session: Session, *, base: int | None = None, delta: bool = True) -> ModelCall:
+    """Return the call that a session would make, with its known prefix anywhere."""
+    context = session.state.context
+    position = session.known.position if base is None else base
+    mark = Mark(position=position, digest=chain_all(context_origin(session.state.summary), context[:position]))
+    return ModelCall(
+        agent_id=KEY.agent_id,
+        session_id=KEY.session_id,
+        user_id=KEY.user_id,
+        turn_id="t",
+        run_id="r",
+        step=1,
+        operation_id="o",
+        base=mark,
+        head=session.mark,
+        delta=context[position:] if delta else None,
+    )
+
+
+@dataclass
+class Reader:
+    """Reads pages of a session as it is now, and lets others go first."""
+
+    session: Session
+    limit: int = 10_000
+    pages: list[PageRequest] = field(default_factory=list[PageRequest])
+
+    async def __call__(self, request: PageRequest) -> ContextPage:
+        await asyncio.sleep(0)
+        self.pages.append(request)
+        return context_page(self.session, change(request, limit=self.limit))
+
+
+def load(cache: ContextCache, call: ModelCall, reader: Reader) -> Context:
+    return asyncio.run(cache.load(KEY.workflow_id, call, reader))
+
+
+class ContextMachine(RuleBasedStateMachine):
+    """Workers with small caches, a session whose context grows and is rewritten, and calls that are made late.
+
+    The model is the plainest one: what the session's context was when the call was made.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.session = conversation()
+        self.caches = [ContextCache(max_bytes=size) for size in (10_000_000, 10_000_000, 700, 0)]
+        self.count = 0
+
+    calls = Bundle[tuple[ModelCall, Session]]("calls")
+
+    @rule(number=st.integers(1, 4), known=st.booleans())
+    def more_is_said(self, number: int, known: bool) -> None:  # noqa: FBT001
+        for _ in range(number):
+            self.count += 1
+            self.session = with_message(self.session, message(f"message {self.count}"))
+        if known:
+            self.session = change(self.session, known=self.session.mark)
+
+    @rule(summary=st.sampled_from(["", "so far", "so far, again"]), kept=st.integers(0, 2))
+    def the_context_is_cleared_or_rewritten(self, summary: str, kept: int) -> None:
+        context = self.session.state.context
+        self.session = rewritten(self.session, context[len(context) - kept :] if kept else (), summary=summary)
+
+    @rule(back=st.integers(1, 3))
+    def the_last_messages_are_taken_back(self, back: int) -> None:
+        state = self.session.state
+        self.session = rewritten(self.session, state.context[:-back], summary=state.summary)
+
+    @rule(target=calls, base=st.integers(0, 30), delta=st.booleans())
+    def a_call_is_made(self, base: int, delta: bool) -> tuple[ModelCall, Session]:  # noqa: FBT001
+        position = min(base, len(self.session.state.context))
+        return call_of(self.session, base=position, delta=delta), self.session
+
+    @rule(made=calls, worker=st.integers(0, 3), limit=st.sampled_from([1, 2, 10_000]))
+    def a_worker_loads(self, made: tuple[ModelCall, Session], worker: int, limit: int) -> None:
+        self.check(self.caches[worker], made, limit)
+
+    @rule(one=calls, other=calls, worker=st.integers(0, 3))
+    def a_worker_loads_two_at_once(
+        self, one: tuple[ModelCall, Session], other: tuple[ModelCall, Session], worker: int
+    ) -> None:
+        async def both() -> list[Context | BaseException]:
+            loads = [
+                self.caches[worker].load(KEY.workflow_id, call, Reader(self.session, limit=1))
+                for call, _ in (one, other)
+            ]
+            return await asyncio.gather(*loads, return_exceptions=True)
+
+        for (call, session), context in zip((one, other), asyncio.run(both()), strict=True):
+            self.check_context(call, session, context)
+
+    @rule(worker=st.integers(0, 3))
+    def a_worker_forgets(self, worker: int) -> None:
+        self.caches[worker].drop(KEY.workflow_id)
+
+    @rule(made=calls, worker=st.integers(0, 3), answer=st.sampled_from(["yes", "no"]))
+    def a_worker_remembers_its_answer(self, made: tuple[ModelCall, Session], worker: int, answer: str) -> None:
+        """What the model activity does after a call; the session may or may not take the answer."""
+        cache = self.caches[worker]
+        context = cache.peek(KEY.workflow_id, made[0].head)
+        if context is not None:
+            cache.keep(KEY.workflow_id, context.plus([message(answer)]))
+
+    def check(self, cache: ContextCache, made: tuple[ModelCall, Session], limit: int) -> None:
+        call, session = made
+        try:
+            context: Context | BaseException = load(cache, call, Reader(self.session, limit))
+        except ContextMovedOnError as error:
+            context = error
+        self.check_context(call, session, context)
+
+    def check_context(self, call: ModelCall, session: Session, context: Context | BaseException) -> None:
+        if isinstance(context, BaseException):
+            assert isinstance(context, ContextMovedOnError)
+            # Right only if the session's context really is another one now, not just a longer one.
+            now = self.session.state
+            assert (now.summary, now.context[: call.head.position]) != (session.state.summary, session.state.context)
+            return
+        assert context.messages == session.state.context
+        assert context.summary == session.state.summary
+        assert context.mark == call.head
+
+
+TestContextMachine = ContextMachine.TestCase
+TestContextMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_the_worker_that_made_the_last_call_reads_nothing() -> None:
+    """B57: its own answer is in the cache, and what is new came with the call."""
+    session = conversation("one", "two")
+    cache = ContextCache(10_000_000)
+    reader = Reader(session)
+    context = load(cache, call_of(session, base=0), reader)
+    cache.keep(KEY.workflow_id, context.plus([message("three")]))
+    for text in ("three", "four"):
+        session = with_message(session, message(text))
+    assert load(cache, call_of(session, base=3), reader).messages == session.state.context
+    assert reader.pages == []
+
+
+def test_a_worker_that_never_saw_the_session_reads_it_page_by_page() -> None:
+    """B5: from the start, and then only what is missing."""
+    session = conversation("one", "two", "three", summary="so far")
+    cache = ContextCache(10_000_000)
+    reader = Reader(session, limit=1)
+    call = call_of(session, base=3)
+    assert load(cache, call, reader).messages == session.state.context
+    assert [page.after for page in reader.pages] == [0, 1, 2]
+    session = with_message(session, message("four"))
+    reader = Reader(session)
+    assert load(cache, call_of(session, base=4), reader).messages == session.state.context
+    assert [page.after for page in reader.pages] == [3]
+    assert (cache.hits, cache.misses) == (0, 2)
+
+
+def test_an_earlier_part_of_what_is_cached_is_loaded_without_reading() -> None:
+    """B5: another attempt at a call whose answer was cached already."""
+    session = conversation("one", "two")
+    call = call_of(session)
+    cache = ContextCache(10_000_000)
+    context = load(cache, call, Reader(session))
+    cache.keep(KEY.workflow_id, context.plus([message("an answer that was lost")]))
+    reader = Reader(session)
+    assert load(cache, call, reader).messages == session.state.context
+    assert reader.pages == []
+
+
+def test_a_call_whose_context_is_gone_says_so() -> None:
+    """B8: cleared between the call and its reading; a wrong context is impossible."""
+    session = conversation("one", "two")
+    call = call_of(session, base=2)
+    cleared = rewritten(session, (), summary="")
+    for now in (cleared, conversation("other", "words"), conversation("one", "two", summary="a summary")):
+        with pytest.raises(ContextMovedOnError):
+            load(ContextCache(10_000_000), call, Reader(now))
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 400)), max_size=12), st.integers(0, 2000))
+def test_a_cache_never_holds_more_than_its_bytes(kept: list[tuple[int, int]], max_bytes: int) -> None:
+    """B57: the ones that were used least recently go first."""
+    cache = ContextCache(max_bytes)
+    sizes: dict[str, Context] = {}
+    for number, length in kept:
+        context = Context.empty().plus([message("x" * length)])
+        name = f"session {number}"
+        cache.keep(name, context)
+        sizes.pop(name, None)
+        sizes[name] = context
+        while sum(each.size for each in sizes.values()) > max_bytes:
+            del sizes[next(iter(sizes))]
+        held = {name for name in (f"session {number}" for number in range(6)) if _peek(cache, name, kept)}
+        assert held == set(sizes)
+
+
+def _peek(cache: ContextCache, name: str, kept: list[tuple[int, int]]) -> bool:
+    marks = [Context.empty().plus([message("x" * length)]).mark for _, length in kept]
+    return any(cache.peek(name, mark) is not None for mark in marks)
+
+
+def test_the_size_of_a_context_is_counted_with_its_summary() -> None:
+    """B62: a summary may be long too."""
+    assert Context.empty("x" * 500).size == 500
+    one = Context.empty("xx").plus([message("hello")])
+    assert one.size == 2 + len(message("hello").model_dump_json())
+    assert one.upto(replace(one).mark) is one
