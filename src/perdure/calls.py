@@ -172,6 +172,9 @@ def raise_for(error: BaseException, workflow_id: str = "of this key") -> NoRetur
     if status is RPCStatusCode.INVALID_ARGUMENT and "search attribute" in message.lower():
         msg = f"the Temporal server lacks perdure's search attributes: run `perdure setup` ({message})"
         raise SetupRequired(msg) from error
+    if "no poller" in message.lower():
+        msg = f"no worker serves session {workflow_id}: start one with `perdure worker MODULE:APP` ({message})"
+        raise ServerUnavailable(msg) from error
     if ("exceeds" in message and ("size" in message or "limit" in message)) or "larger than max" in message:
         msg = (
             f"what was sent is too large for the server; set PERDURE_STORAGE to keep large payloads outside ({message})"

@@ -92,11 +92,11 @@ class Planner:
         arguments, unreadable = _arguments(call.arguments)
         tools = {tool.name: tool for tool in active_tools(self.agent, self.call.activated_groups)}
         tool = tools.get(name)
-        problem = call.problem or (f"the arguments can't be read: {unreadable}" if unreadable else None)
+        problem = call.problem or unreadable
         if tool is None:
             refusal = f"there is no tool {name!r}; there are: {', '.join(sorted(tools)) or 'none'}"
             return CallPlan(call_id=call_id, tool=name, arguments=arguments, refusal=refusal)
-        refusal = problem or tool.problem(arguments)
+        refusal = f"the arguments can't be read: {problem}" if problem else tool.problem(arguments)
         subject = None
         if refusal is None:
             subject, refusal = _subject(tool, arguments)
