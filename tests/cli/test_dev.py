@@ -103,6 +103,16 @@ async def test_dev_uses_the_server_that_temporals_variables_name(tmp_path: Path,
         assert (await dev.stop()).code == 0
 
 
+async def test_dev_with_a_port_of_its_own_starts_a_server_and_says_how_to_reach_it_past_the_variables(
+    tmp_path: Path, served: Served
+) -> None:
+    async with developing(tmp_path, env={"TEMPORAL_ADDRESS": served.address}) as dev:
+        record = running_server(tmp_path)
+        assert record
+        assert f"--address {record.address}" in dev.out
+        assert (await dev.stop()).code == 0
+
+
 async def test_dev_starts_a_server_at_a_local_address_where_nobody_answers(tmp_path: Path) -> None:
     address = f"{LOOPBACK}:{free_port()}"
     async with started("dev", "sample:app", env={"PERDURE_HOME": str(tmp_path), "TEMPORAL_ADDRESS": address}) as dev:

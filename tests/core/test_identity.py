@@ -168,3 +168,20 @@ def test_two_names_are_told_apart_in_search_attributes_too(one: str, other: str)
     """B4: searching for one user never finds another."""
     assume(one != other)
     assert attribute_value(one) != attribute_value(other)
+
+
+@given(NAMES)
+@example("a\"b'c\\d%e\x1f\x7f")
+def test_a_name_in_search_attributes_has_nothing_that_a_query_trips_over(name: str) -> None:
+    """B4: no quotes, backslashes or control characters; names without them stand as they are."""
+    value = attribute_value(name)
+    assert not [each for each in value if each in "\"'\\\x7f" or each < " "]
+    if not [each for each in name if each in "\"'\\%\x7f" or each < " "]:
+        assert value == name
+
+
+@given(st.text(alphabet='%257E"\\a', max_size=6), st.text(alphabet='%257E"\\a', max_size=6))
+def test_encoded_and_plain_names_never_meet_in_search_attributes(one: str, other: str) -> None:
+    """B4: a name that looks encoded is not the name that it would be the encoding of."""
+    assert (attribute_value(one) == attribute_value(other)) == (one == other)
+    assert attribute_value("%22") != attribute_value('"')

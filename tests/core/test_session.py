@@ -234,6 +234,9 @@ def test_a_call_without_a_plan_gets_an_error_result_and_never_runs() -> None:
     assert life.wanted == ["look"]
     life.finish(1)
     assert "no plan" in life.results[0].text
+    life.answer("", Call(planned=False))
+    assert life.wanted == ["model"]
+    assert not list(flaws(life.session.state.context))
 
 
 def test_a_turn_that_needs_more_steps_than_its_agent_allows_has_failed_and_its_context_is_valid() -> None:

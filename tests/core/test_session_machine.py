@@ -72,7 +72,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.life = Life(limits=Limits(max_steps=3, queue_limit=3))
+        self.life = Life(limits=Limits(max_steps=3, queue_limit=2))
         self.life.session = change(self.life.session, limits=self.life.limits)
         self.flights: dict[str, Wish] = {}
         self.inputs: dict[str, str] = {}
@@ -90,8 +90,12 @@ class SessionMachine(RuleBasedStateMachine):
 
     def take(self, fact: Fact) -> None:
         self.facts.append(fact)
+        running, before = self.session.running, set(self.wanted_before)
         self.life.take(fact)
         self.observe()
+        if running is not None and running.stop is None:
+            # What nobody stopped is wanted until its own end is reported.
+            assert before - self.wanted_before <= {getattr(fact, "operation_id", None)}
 
     def observe(self) -> None:
         """Look at every state that the session goes through, also between two facts of one rule."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perdure.cli import deployed
-from perdure.cli.places import STORAGE
+from perdure.cli.places import STORAGE, configured_address, same_address
 from perdure.contract import TASK_QUEUE
 
 if TYPE_CHECKING:
@@ -49,14 +49,14 @@ def announcement(app: App, name: str, found: Found, settings: WorkerSettings) ->
 
 
 def _next_command(agents: list[str], found: Found, settings: WorkerSettings) -> str:
-    """Return a command that finds this server from a shell that knows nothing."""
+    """Return a command that finds this server, from a shell that knows nothing and from one like this."""
     variables: list[str] = []
     if found.embedded is not None and settings.home != deployed.settings.default_home():
         variables.append(f"PERDURE_HOME={shlex.quote(str(settings.home))}")
     if settings.storage is not None and (found.embedded is None or settings.storage != settings.home / STORAGE):
         variables.append(f"PERDURE_STORAGE={shlex.quote(str(settings.storage))}")
     options = ["--agent", agents[0] if agents else "AGENT", "--session", "first"]
-    if found.embedded is None:
+    if found.embedded is None or not same_address(configured_address() or found.address, found.address):
         options += ["--address", found.address]
     if settings.task_queue != TASK_QUEUE:
         options += ["--task-queue", settings.task_queue]

@@ -15,7 +15,7 @@ from perdure.cli.announcing import Found, announcement
 from perdure.cli.places import STORAGE, configured_address, is_local
 from perdure.cli.terminal import say
 from perdure.connection import connect
-from perdure.errors import ServerUnavailable
+from perdure.errors import ConfigurationError, ServerUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine
@@ -112,7 +112,7 @@ async def _server(wishes: Wishes, settings: WorkerSettings) -> AsyncGenerator[Fo
         if not is_local(address):
             msg = f"no Temporal server at {address}: without --address and TEMPORAL_ADDRESS, `perdure dev` starts one"
             raise ServerUnavailable(msg)
-        wishes = replace(wishes, port=int(address.rpartition(":")[2]))
+        wishes = replace(wishes, port=_port(address))
     async with _embedded(wishes, settings) as server:
         yield Found(server.address, server.namespace, server.ui_address, server)
 
@@ -135,8 +135,21 @@ async def _embedded(wishes: Wishes, settings: WorkerSettings) -> AsyncGenerator[
         namespace=wishes.namespace or "default",
         reuse=True,
     )
+    try:
+        await server.start()
+    except ConfigurationError:
+        if wishes.port and wishes.ui_port:
+            raise
+        # A port that nobody asked for was taken just now; any other will do.
+        server.port, server.ui_port = wishes.port, wishes.ui_port
+        await server.start()
     async with server:
         yield server
+
+
+def _port(address: str) -> int | None:
+    port = address.rpartition(":")[2]
+    return int(port) if port.isdecimal() else None
 
 
 async def _keep_alive(server: EmbeddedServer) -> None:
@@ -150,8 +163,8 @@ async def _keep_alive(server: EmbeddedServer) -> None:
         address, ui = server.address, server.ui_address
         code = await server.wait_closed()
         log.warning("the Temporal server has ended; starting it again", exit_code=code)
-        server.port = int(address.rpartition(":")[2])
-        server.ui_port = server.ui_port if ui is None else int(ui.rpartition(":")[2])
+        server.port = _port(address)
+        server.ui_port = server.ui_port if ui is None else _port(ui)
         await _revive(server)
         log.info("the Temporal server is back", address=server.address)
 

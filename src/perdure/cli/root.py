@@ -12,7 +12,7 @@ import typer
 
 from perdure.cli import chat, control, reading, rehearsing, serving, turns
 from perdure.cli.failures import ExitCode
-from perdure.cli.frame import abandon_output, end_program, reflow
+from perdure.cli.frame import end_program, reflow
 from perdure.cli.terminal import say
 from perdure.deployment import make_importable
 
@@ -87,6 +87,4 @@ def run(argv: list[str] | None) -> int:
         make_app()(args=argv, prog_name="perdure")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else ExitCode.DONE
-    except BrokenPipeError:
-        return abandon_output()
     return ExitCode.DONE
