@@ -86,7 +86,6 @@ class ToolActivities:
                 return await self._call(tool, invocation)
 
     async def _call(self, tool: Tool, invocation: ToolInvocation) -> ToolAnswer:
-        workflow_id = activity.info().workflow_id or ""
         client = _client(self._environment.transport, invocation.operation_id, tool.timeout)
         try:
             arguments = tool.bind(self._context(invocation, client), invocation.arguments)
@@ -96,17 +95,23 @@ class ToolActivities:
         try:
             async with asyncio.timeout(tool.timeout.total_seconds()):
                 value = await self._run(tool, arguments)
-        except asyncio.CancelledError:
-            raise attempt.stopped() from None
-        except Exception as error:  # noqa: BLE001  # whatever a tool raises is sorted by its effect
+        except BaseException as error:  # noqa: BLE001  # also what would end the worker: a tool may raise anything
+            if isinstance(error, asyncio.CancelledError) and (activity.is_cancelled() or activity.is_worker_shutdown()):
+                raise attempt.stopped() from None
             return _error(invocation, attempt.failed(error))
+        return self._answer(tool, invocation, value)
+
+    def _answer(self, tool: Tool, invocation: ToolInvocation, value: object) -> ToolAnswer:
+        """Return what a tool returned. It has run, so that nothing here may ask for another attempt."""
+        workflow_id, store = activity.info().workflow_id or "", self._environment.store
         try:
             blocks = outputs.blocks(value)
-        except outputs.UnusableResultError as error:
-            return _error(invocation, f"{tool.name} ran, but its result can't be shown: {error}")
-        store = self._environment.store
-        block = outputs.result(invocation.call_id, tool.name, blocks, workflow_id=workflow_id, store=store)
-        answer = ToolAnswer(result=block)
+            block = outputs.result(invocation.call_id, tool.name, blocks, workflow_id=workflow_id, store=store)
+            answer = ToolAnswer(result=block)
+            answer.model_dump_json()
+        except Exception as error:  # noqa: BLE001  # whatever is wrong with the result, the tool has run
+            why = str(error) if isinstance(error, outputs.UnusableResultError) else type(error).__name__
+            return _error(invocation, f"{tool.name} ran, but its result can't be shown: {why}")
         size = too_large(answer, self._environment.inline_limit)
         if size is not None:
             return _error(invocation, f"{tool.name} ran, but its result of {size} bytes is too large to be kept")
@@ -158,14 +163,14 @@ class Attempt:
             return _uncertain(f"{self.tool.name} was stopped while it ran")
         return stopped(self.tool.name)
 
-    def failed(self, error: Exception) -> str:
+    def failed(self, error: BaseException) -> str:
         """Return the words of a definite error result.
 
         Raises:
             ApplicationError: another attempt is due, or the outcome is unknown.
         """
         words = f"{self.tool.name} failed: {_words(error)}"
-        if isinstance(error, TimeoutError) and not str(error):
+        if isinstance(error, TimeoutError) and not error.args:
             words = f"{self.tool.name} did not answer within {self.tool.timeout.total_seconds():g} s"
         if isinstance(error, ToolError):
             words = str(error)
@@ -194,8 +199,12 @@ def _uncertain(words: str) -> ApplicationError:
     return failure(words, contract.ERROR_UNCERTAIN, final=True)
 
 
-def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+def _words(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  # an error that can't even say what it is
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _error(invocation: ToolInvocation, words: str) -> ToolAnswer:

@@ -15,7 +15,7 @@ from activities.model import ModelActivities
 from activities.tools import ToolActivities, ToolEnvironment
 from perdure import contract
 from perdure.client import SessionHandle, read_page
-from perdure.storage import Directory
+from perdure.storage import RESULTS, Directory
 from worker.guard import UpdateGuard
 from workflows.session import AgentSession
 
@@ -58,7 +58,7 @@ async def worker_for(client: Client, app: App, settings: WorkerSettings) -> Asyn
             transport=transport,
             threads=threads,
             read_state=lambda workflow_id: _read_state(client, workflow_id),
-            store=None if settings.storage is None else Directory(settings.storage),
+            store=None if settings.storage is None else Directory(settings.storage / RESULTS),
             inline_limit=contract.MAX_INLINE_BYTES if settings.storage is None else None,
         )
         models = _models(client, app, settings, environment)

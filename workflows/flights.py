@@ -40,13 +40,13 @@ class Flights:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._graces: dict[str, asyncio.Task[None]] = {}
         self._effectful: set[str] = set()
-        self._loose: set[asyncio.Task[None]] = set()
+        self._loose: dict[str, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is in flight."""
-        return not self._tasks
+        """Whether nothing is in flight whose result a new run would miss."""
+        return not self._tasks and not self._loose
 
     @property
     def failed(self) -> bool:
@@ -90,6 +90,7 @@ class Flights:
         finally:
             self._handles.pop(operation_id, None)
             self._tasks.pop(operation_id, None)
+            self._loose.pop(operation_id, None)
             self._end_grace(operation_id)
 
     async def _caught(self, work: Awaitable[None]) -> None:
@@ -105,8 +106,8 @@ class Flights:
         if handle is not None and operation_id not in self._effectful:
             handle.cancel()
         task = self._tasks.pop(operation_id)
-        self._loose.add(task)
-        task.add_done_callback(self._loose.discard)
+        if operation_id in self._effectful:
+            self._loose[operation_id] = task
         self._end_grace(operation_id)
 
     def _ask_to_settle(self, operation_id: str) -> None:

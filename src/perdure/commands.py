@@ -65,6 +65,13 @@ def _blank_is_none(value: object) -> object:
     return None if isinstance(value, str) and not value.strip() else value
 
 
+def _few_attributes(attributes: FrozenMap[str]) -> FrozenMap[str]:
+    if len(attributes) > MAX_ATTRIBUTES or any(len(name) > MAX_ID for name in attributes):
+        msg = f"at most {MAX_ATTRIBUTES} attributes, whose names have at most {MAX_ID} characters"
+        raise ValueError(msg)
+    return attributes
+
+
 def _not_empty(blocks: tuple[TextBlock | DataBlock, ...]) -> tuple[TextBlock | DataBlock, ...]:
     if not any(isinstance(block, DataBlock) or block.text.strip() for block in blocks):
         msg = "must say something: it is empty"
@@ -85,7 +92,11 @@ def _known_policy(value: OnBusy) -> OnBusy:
 
 Id: TypeAlias = Annotated[str, BeforeValidator(_unaltered), AfterValidator(_checked_id)]
 OptionalId: TypeAlias = Annotated[Id | None, BeforeValidator(_blank_is_none)]
+MAX_ATTRIBUTES = 64
+"""Attributes of one turn. They travel with each of its operations."""
+
 Note: TypeAlias = Annotated[Text, Field(max_length=MAX_NOTE)]
+Attributes: TypeAlias = Annotated[FrozenMap[Note], AfterValidator(_few_attributes)]
 InputBlock: TypeAlias = Annotated[TextBlock | DataBlock, Field(discriminator="type")]
 Input: TypeAlias = Annotated[tuple[InputBlock, ...], BeforeValidator(_text_as_blocks), AfterValidator(_not_empty)]
 
@@ -105,7 +116,7 @@ class SubmitTurn(Command):
     turn_id: Id | None = None
     on_busy: Annotated[OnBusy, AfterValidator(_known_policy)] = OnBusy.ENQUEUE
     run_id: OptionalId = None
-    attributes: FrozenMap[Note] = Field(default_factory=FrozenMap)
+    attributes: Attributes = Field(default_factory=FrozenMap)
     wait: Literal["accepted", "settled"] = "accepted"
 
 

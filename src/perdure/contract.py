@@ -14,7 +14,6 @@ from perdure.messages import Message, ToolResultBlock, Usage
 from perdure.operations import Effect
 from perdure.results import TranscriptEntry
 from perdure.state import AgentState
-from perdure.tasks import TasksContext
 from perdure.values import EMPTY, Frozen, FrozenMap, JsonObject, JsonRecord, JsonValue, Text
 
 WORKFLOW_TYPE = "AgentSession"
@@ -79,7 +78,6 @@ class ModelCall(Frozen):
     delta: tuple[Message, ...] | None = ()
     activated_groups: tuple[str, ...] | None = None
     plan_active: bool = False
-    tasks: TasksContext | None = None
 
 
 class CallPlan(Frozen):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from perdure.contract import CallPlan, ModelCall, ToolInvocation
 from perdure.operations import MODEL, readable_id
-from perdure.tasks import TasksContext
 from perdure.turns import Acting, CurrentTurn, PlannedCall, Thinking
 from perdure.values import canonical_json
 
@@ -121,7 +120,6 @@ def model_call(session: Session, wish: CallModel) -> ModelCall:
         delta=delta if size <= MAX_DELTA_BYTES else None,
         activated_groups=state.tool_context.activated_groups or None,
         plan_active=state.plan_mode_context.plan_active,
-        tasks=None if state.tasks_context == TasksContext() else state.tasks_context,
     )
 
 

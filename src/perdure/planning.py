@@ -31,6 +31,9 @@ CUT_OFF = frozenset({"length", "max_tokens", ""})
 FILTERED = frozenset({"content_filter"})
 """Finish reasons of an answer that the provider withheld."""
 
+MAX_CALLS = 128
+"""Tool calls of one step; as many as OpenAI has tools in a request. More would keep a session busy with bookkeeping."""
+
 MAX_SUMMARY = 120
 """Characters of the line that operators read on an activity."""
 
@@ -116,6 +119,9 @@ class Planner:
 
 
 def _check_whole(response: ModelResponse) -> None:
+    if len(response.tool_calls) > MAX_CALLS:
+        msg = f"the model asked for {len(response.tool_calls)} tool calls in one step; {MAX_CALLS} are the most"
+        raise ModelError(msg, retryable=True)
     reason = response.finish_reason
     if reason in CUT_OFF:
         msg = f"the answer was cut off (finish reason {reason!r}); it is no answer, and none of its calls was run"

@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from google.protobuf.message import DecodeError
 from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.converter import (
     DataConverter,
@@ -28,6 +29,10 @@ from temporalio.converter import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+PAYLOADS = "payloads"
+RESULTS = "results"
+"""Folders of the storage. A reference to a payload can't reach what tools have returned, and the other way round."""
 
 DRIVER = "perdure-directory"
 UNAVAILABLE = b"perdure/unavailable"
@@ -111,7 +116,7 @@ class DirectoryDriver(StorageDriver):
     def _get(self, name: str) -> Payload:
         try:
             return Payload.FromString(self._directory.get(name))
-        except (NotStoredError, ValueError):
+        except (NotStoredError, ValueError, DecodeError):
             return unavailable()
 
 
@@ -146,7 +151,7 @@ def external_storage(root: Path | None, threshold: int) -> ExternalStorage:
 
     Without a root nothing is stored, yet it is there: what claims to be stored must be refused in that case, too.
     """
-    driver = DirectoryDriver(Directory(root if root is not None else Path(os.devnull)))
+    driver = DirectoryDriver(Directory(Path(os.devnull) if root is None else root / PAYLOADS))
     selector = None if root is not None else _store_nothing
     return TotalStorage(drivers=[driver], driver_selector=selector, payload_size_threshold=threshold)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import pytest_asyncio
-import structlog
 
 from tests.cli.sample import app
 from tests.support.world import world
@@ -21,8 +19,5 @@ if TYPE_CHECKING:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served(server: EmbeddedServer) -> AsyncGenerator[Served]:
     """The sample app, served for the whole module."""
-    # By default the worker's log would go to standard output, where the tests look for what a command prints.
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.__stderr__))
     async with world(server, app) as served:
         yield served
-    structlog.reset_defaults()

@@ -59,10 +59,13 @@ class Reader:
 
     session: Session
     limit: int = 10_000
+    later: tuple[int, Session] | None = None
     pages: list[PageRequest] = field(default_factory=list[PageRequest])
 
     async def __call__(self, request: PageRequest) -> ContextPage:
         await asyncio.sleep(0)
+        if self.later is not None and len(self.pages) == self.later[0]:
+            self.session = self.later[1]
         self.pages.append(request)
         return context_page(self.session, change(request, limit=self.limit))
 
@@ -103,10 +106,13 @@ class ContextMachine(RuleBasedStateMachine):
         state = self.session.state
         self.session = rewritten(self.session, state.context[:-back], summary=state.summary)
 
-    @rule(target=calls, base=st.integers(0, 30), delta=st.booleans())
-    def a_call_is_made(self, base: int, delta: bool) -> tuple[ModelCall, Session]:  # noqa: FBT001
+    @rule(target=calls, base=st.integers(0, 30), delta=st.sampled_from(["whole", "missing", "stale"]))
+    def a_call_is_made(self, base: int, delta: str) -> tuple[ModelCall, Session]:
         position = min(base, len(self.session.state.context))
-        return call_of(self.session, base=position, delta=delta), self.session
+        call = call_of(self.session, base=position, delta=delta != "missing")
+        if delta == "stale" and call.delta:
+            call = change(call, delta=(message("never said"), *call.delta[1:]))
+        return call, self.session
 
     @rule(made=calls, worker=st.integers(0, 3), limit=st.sampled_from([1, 2, 10_000]))
     def a_worker_loads(self, made: tuple[ModelCall, Session], worker: int, limit: int) -> None:
@@ -125,6 +131,22 @@ class ContextMachine(RuleBasedStateMachine):
 
         for (call, session), context in zip((one, other), asyncio.run(both()), strict=True):
             self.check_context(call, session, context)
+
+    @rule(made=calls, worker=st.integers(0, 3), pages=st.integers(0, 3), kept=st.integers(0, 3))
+    def a_worker_loads_while_the_context_changes(
+        self, made: tuple[ModelCall, Session], worker: int, pages: int, kept: int
+    ) -> None:
+        """Others go on meanwhile: it may have moved on then, and is never a mixture of both."""
+        call, session = made
+        context = self.session.state.context
+        later = with_message(rewritten(self.session, context[:kept], summary=""), message("meanwhile"))
+        reader = Reader(self.session, limit=1, later=(pages, later))
+        try:
+            loaded = load(self.caches[worker], call, reader)
+        except ContextMovedOnError:
+            assert reader.pages
+        else:
+            self.check_context(call, session, loaded)
 
     @rule(worker=st.integers(0, 3))
     def a_worker_forgets(self, worker: int) -> None:
@@ -200,6 +222,18 @@ def test_an_earlier_part_of_what_is_cached_is_loaded_without_reading() -> None:
     reader = Reader(session)
     assert load(cache, call, reader).messages == session.state.context
     assert reader.pages == []
+
+
+def test_what_came_with_a_call_is_used_only_if_it_leads_to_the_calls_context() -> None:
+    """B5: a delta that is not the session's own is not believed, whatever it is a delta of."""
+    session = conversation("one", "two")
+    for base in (0, 1):
+        cache = ContextCache(10_000_000)
+        cache.keep(KEY.workflow_id, Context.empty().plus(session.state.context[:1]))
+        call = change(call_of(session, base=base), delta=(message("never said"),) * (2 - base))
+        reader = Reader(session)
+        assert load(cache, call, reader).messages == session.state.context
+        assert reader.pages
 
 
 def test_a_call_whose_context_is_gone_says_so() -> None:

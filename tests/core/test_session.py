@@ -663,8 +663,8 @@ def test_pages_of_the_context_begin_where_the_reader_stands_if_the_reader_stands
 def test_pages_are_split_by_size_and_hold_at_least_one_entry() -> None:
     """B10: under 1 MB, unless one entry alone is larger."""
     life = Life()
-    for number in range(3):
-        life.submit("x" * 700_000, turn_id=f"t{number}")
+    for number, size in enumerate((1_200_000, 700_000, 700_000)):
+        life.submit("x" * size, turn_id=f"t{number}")
         life.answer("y")
     after = 0
     pages = 0

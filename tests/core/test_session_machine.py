@@ -124,6 +124,12 @@ class SessionMachine(RuleBasedStateMachine):
             self.life.session = change(Session.new(KEY, seed), limits=self.life.limits)
             self.last_state = self.session.state
 
+    @rule()
+    def submit_another(self) -> None:
+        self.submit(
+            next((turn_id for turn_id in TURNS if turn_id not in self.inputs), TURNS[0]), "one", None, OnBusy.ENQUEUE
+        )
+
     @rule(
         turn_id=st.sampled_from(TURNS),
         text=st.sampled_from(["one", "one", "one", "two"]),
@@ -193,12 +199,6 @@ class SessionMachine(RuleBasedStateMachine):
             assert list(self.session.cancelled_by_close) == [*current, *waiting]
         self.observe()
 
-    @rule()
-    def refuse(self) -> None:
-        count = self.session.rejected_count
-        self.life.reject()
-        assert self.session.rejected_count == count + 1
-
     # ---- the driver ---------------------------------------------------------------------------------------------
 
     @rule()
@@ -224,7 +224,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     def pick(self, data: st.DataObject, kind: type[CallModel | CallTool]) -> str | None:
         """Choose one that is under way, wanted or not; have the wishes performed when there is none."""
-        if not any(isinstance(wish, kind) for wish in self.flights.values()):
+        if not any(isinstance(self.flights.get(operation_id), kind) for operation_id in self.wanted_before):
             self.perform()
         under_way = [operation_id for operation_id, wish in self.flights.items() if isinstance(wish, kind)]
         if not under_way:
@@ -271,13 +271,23 @@ class SessionMachine(RuleBasedStateMachine):
     def asked_to_settle(self) -> list[str]:
         return [wish.operation_id for wish in decide(self.session) if wish.wanted is Wanted.SETTLE]
 
-    @rule(data=st.data())
-    def a_fact_comes_again(self, data: st.DataObject) -> None:
-        """Nothing that was taken in once has any effect when it comes again, unless it is of what is wanted still."""
-        over = [fact for fact in self.facts if not self.matters(fact)]
-        if over:
-            before = self.session
-            self.life.take(data.draw(st.sampled_from(over)))
+    @rule(data=st.data(), kind=st.sampled_from(["refused", "again", "nobody's"]))
+    def something_comes_that_changes_nothing(self, data: st.DataObject, kind: str) -> None:
+        before = self.session
+        match kind:
+            case "refused":
+                self.life.reject()
+                assert self.session.rejected_count == before.rejected_count + 1
+                same = {"rejections": before.rejections, "rejected_count": before.rejected_count}
+                assert change(self.session, **same) == before
+                return
+            case "again":
+                # Nothing has any effect when it comes again, unless it is of what is wanted still.
+                facts = [fact for fact in self.facts if not self.matters(fact)]
+            case _:
+                facts = self.facts_of_nobody()
+        if facts:
+            self.life.take(data.draw(st.sampled_from(facts)))
             assert self.session == before
 
     def matters(self, fact: Fact) -> bool:
@@ -286,24 +296,18 @@ class SessionMachine(RuleBasedStateMachine):
             one.operation_id == operation_id for one in self.session.uncertain
         )
 
-    @rule(kind=st.integers(0, 5), turn_id=st.sampled_from(TURNS))
-    def a_fact_comes_that_belongs_to_nothing(self, kind: int, turn_id: str) -> None:
+    def facts_of_nobody(self) -> list[Fact]:
         at = self.life.now()
-        answer = self.life.model_answer("nobody's", "", [Call()], partial=False)
-        facts: list[Fact] = [
-            ModelAnswered(at, "nobody's", answer),
+        again = [TurnSubmitted(at, turn_id, "r", (), OnBusy.ENQUEUE, FrozenMap()) for turn_id in self.inputs]
+        return [
+            ModelAnswered(at, "nobody's", self.life.model_answer("nobody's", "", [Call()], partial=False)),
             ModelFailed(at, "nobody's", TurnError(type="x", message="x")),
             ToolStarted(at, "nobody's"),
             ToolFinished(at, "nobody's", ToolResultBlock(id="x", name="x")),
             ToolLost(at, "nobody's", "why"),
             GraceExpired(at, "nobody's"),
+            *again,
         ]
-        before = self.session
-        self.life.take(facts[kind])
-        record = self.session.record(turn_id)
-        if record is not None:
-            self.life.take(TurnSubmitted(at, turn_id, "r", (), OnBusy.ENQUEUE, FrozenMap()))
-        assert self.session == before
 
     @rule()
     def continue_as_new(self) -> None:

@@ -223,3 +223,38 @@ async def test_a_turn_goes_on_after_a_new_run_between_two_of_its_steps() -> None
         assert sum(entry.kind == "tool_result" for entry in entries) == 11
         assert list(flaws((await session.state()).context)) == []
         assert await events(session)
+
+
+async def test_the_late_result_of_an_uncertain_operation_is_not_lost_to_a_new_run() -> None:
+    """B25 and B58: a new run waits for what can still make an operation certain."""
+    started, finish = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def pay() -> str:
+        """Pay slowly."""
+        started.set()
+        await finish.wait()
+        return "paid"
+
+    def answer(request: ModelRequest) -> ReplyLike:
+        return ToolCall("pay") if request.messages[-1].text == "pay" else "fine"
+
+    app = App([Agent("a", ScriptedModel(answer), tools=[pay])])
+    async with serve(app, dynamic_config={"limit.historyCount.suggestContinueAsNew": 30}) as served:
+        session = served.sessions.session("a", fresh())
+        await session.submit("pay", turn_id="t")
+        await asyncio.wait_for(started.wait(), 30)
+        await session.interrupt()
+        await session.result("t", timeout=30)
+        for number in range(8):
+            await session.ask(f"meanwhile {number}")
+        assert (await session.view()).uncertain
+        finish.set()
+
+        async def settled() -> bool:
+            return not (await session.view()).uncertain
+
+        await until(settled)
+        await session.ask("after it")
+        runs = [run async for run in served.client.list_workflows(f"WorkflowId = '{session.workflow_id}'")]
+        assert len(runs) > 1

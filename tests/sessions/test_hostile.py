@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +29,7 @@ from perdure import (
     tool,
 )
 from perdure.errors import ContextTooLarge, InvalidCommand, SessionNotFound, TurnNotFound
+from perdure.storage import Directory
 from perdure.testing import ReplyLike, ScriptedModel
 from tests.support.world import failed_tasks, fresh, until, update, world
 
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
     from worker.embedded import EmbeddedServer
 
+KNOWN_SESSION, KNOWN_DATA = "somebody's session", b"\xff\xffno payload"
+KNOWN_RESULT = f"{sha256(KNOWN_SESSION.encode()).hexdigest()[:32]}/{sha256(KNOWN_DATA).hexdigest()}"
 BAD_QUESTIONS: list[object] = ["text", {"after": -1, "turn_id": {}, "context": "x"}, b"\xff"]
 JSON = {"encoding": b"json/plain"}
 
@@ -49,6 +53,9 @@ def malformed() -> Iterator[tuple[str, Sequence[Payload]]]:
     reference = ExternalStorageReference(driver_name="nobody", claim_data={"key": "value"})
     poisoned = JSONProtoPayloadConverter().to_payload(reference)
     assert poisoned is not None
+    tools_result = ExternalStorageReference(driver_name="perdure-directory", claim_data={"name": KNOWN_RESULT})
+    forged = JSONProtoPayloadConverter().to_payload(tools_result)
+    assert forged is not None
     texts = [
         b"",
         b"{",
@@ -89,6 +96,7 @@ def malformed() -> Iterator[tuple[str, Sequence[Payload]]]:
     yield "submit_turn", [Payload(metadata={"encoding": b"binary/encrypted"}, data=b"\x01")]
     yield "submit_turn", [Payload(metadata={"encoding": b"json/protobuf", "messageType": b"no.Such"}, data=b"{}")]
     yield "submit_turn", [poisoned]
+    yield "submit_turn", [forged]
     yield "submit_turn", [Payload(metadata={"encoding": b"json/external-storage-reference"}, data=b"{")]
     yield "no_such_command", [good]
     yield "wait_turn", [Payload(metadata=JSON, data=b'{"turn_id": "t"}')]
@@ -120,6 +128,10 @@ async def test_a_thousand_malformed_signals_fail_no_workflow_task_and_each_is_co
     async with world(server, App([Agent("a", ScriptedModel(echo))]), **settings) as served:
         session = served.sessions.session("a", fresh())
         await session.ask("hello")
+        for folder in ("payloads", "results"):  # what a reference can name, whoever wrote it
+            if served.settings.storage is not None:
+                name = Directory(served.settings.storage / folder).put(KNOWN_SESSION, KNOWN_DATA)
+                assert name == KNOWN_RESULT
         kinds = list(malformed())
         signals = list(itertools.islice(itertools.cycle(kinds), 1000 if with_storage else len(kinds)))
         room = asyncio.Semaphore(20)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import httpx
+import pytest
 import pytest_asyncio
 
 from perdure import (
@@ -293,7 +294,7 @@ async def test_a_result_of_five_megabytes_is_shortened_in_the_conversation_and_k
         stored = dict(result.metadata)["offloaded"]
         assert isinstance(stored, dict)
         assert served.settings.storage is not None
-        kept = served.settings.storage / str(stored["stored"])
+        kept = served.settings.storage / "results" / str(stored["stored"])
         assert kept.read_text() == big
         assert await failed_tasks(session) == 0
 
@@ -408,3 +409,83 @@ async def test_an_http_error_status_is_the_tools_to_judge(server: EmbeddedServer
     async with world(server, App([Agent("a", calling(ToolCall("ask")), tools=[ask])])) as served:
         result = await served.sessions.session("a", fresh()).ask("go")
         assert "403 Forbidden" in result.output
+
+
+class Unprintable(Exception):
+    """An error that can't say what it is."""
+
+    def __str__(self) -> str:
+        """Fail."""
+        raise AttributeError
+
+
+ODD_ERRORS = {
+    "SystemExit": SystemExit(3),
+    "KeyboardInterrupt": KeyboardInterrupt(),
+    "GeneratorExit": GeneratorExit(),
+    "CancelledError": asyncio.CancelledError(),
+    "BaseExceptionGroup": BaseExceptionGroup("several", [KeyboardInterrupt()]),
+    "Unprintable": Unprintable(),
+}
+
+
+@pytest.mark.parametrize("name", sorted(ODD_ERRORS))
+async def test_whatever_a_tool_raises_is_an_error_result_and_the_worker_lives(
+    server: EmbeddedServer, name: str
+) -> None:
+    """B38: raises, of the odd kind; in a coroutine and in a thread."""
+
+    @tool(effect=Effect.IDEMPOTENT, attempts=2)
+    async def odd() -> None:
+        """Raise."""
+        raise ODD_ERRORS[name]
+
+    @tool
+    def odd_thread() -> None:
+        """Raise."""
+        raise ODD_ERRORS[name]
+
+    model = calling(ToolCall("odd"), ToolCall("odd_thread"))
+    async with world(server, App([Agent("a", model, tools=[odd, odd_thread])])) as served:
+        session_id = fresh()
+        session = served.sessions.session("a", session_id)
+        assert (await session.ask("go", timeout=30)).status is TurnStatus.COMPLETED
+        for result in await results(served, session_id):
+            assert (result.state, name in result.text) == (ResultState.ERROR, True)
+
+
+async def test_a_result_that_cannot_be_shown_does_not_run_the_tool_again(server: EmbeddedServer) -> None:
+    """B38: the effect has happened, whatever is wrong with what the tool returned."""
+    runs: list[str] = []
+
+    @tool(effect=Effect.IDEMPOTENT)
+    async def odd(kind: str) -> object:
+        """Return what has no form."""
+        runs.append(kind)
+        return {"none": ToolOutput(None), "wrong": ToolOutput(["text"]), "keys": {(1, 2): "x", object(): 1}}[kind]  # type: ignore[arg-type]  # on purpose
+
+    kinds = ("none", "wrong", "keys")
+    model = calling(*(ToolCall("odd", {"kind": kind}) for kind in kinds))
+    async with world(server, App([Agent("a", model, tools=[odd])])) as served:
+        session_id = fresh()
+        assert (await served.sessions.session("a", session_id).ask("go", timeout=30)).status is TurnStatus.COMPLETED
+        assert sorted(runs) == sorted(kinds)
+        assert all("odd ran, but" in result.text for result in await results(served, session_id))
+
+
+async def test_a_step_of_a_thousand_calls_fails_the_turn_and_not_the_session(server: EmbeddedServer) -> None:
+    """B75, in number: what a model asks for is not trusted."""
+
+    @tool(effect=Effect.READ)
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    replies = iter([[ToolCall("look")] * 1200, "fine"])
+    model = ScriptedModel(lambda _: next(replies))
+    async with world(server, App([Agent("a", model, tools=[look], model_attempts=1)])) as served:
+        session = served.sessions.session("a", fresh())
+        failed = await session.ask("go", timeout=30)
+        assert failed.error is not None
+        assert "1200 tool calls" in failed.error.message
+        assert (await session.ask("and now?")).output == "fine"

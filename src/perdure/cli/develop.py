@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-import structlog
 
 from perdure.cli import deployed
 from perdure.cli.announcing import Found, announcement
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from perdure.agents import App
     from worker.embedded import EmbeddedServer
     from worker.settings import WorkerSettings
+
+log = logging.getLogger("perdure.dev")
 
 PORT, UI_PORT = 7233, 8233
 """Where everybody looks for Temporal. Other ports are taken when somebody else listens there."""
@@ -158,15 +159,14 @@ async def _keep_alive(server: EmbeddedServer) -> None:
     Raises:
         ServerUnavailable: it does not come up any more.
     """
-    log = structlog.stdlib.get_logger("perdure.dev")
     while True:
         address, ui = server.address, server.ui_address
         code = await server.wait_closed()
-        log.warning("the Temporal server has ended; starting it again", exit_code=code)
+        log.warning("the Temporal server has ended; starting it again", extra={"exit_code": code})
         server.port = _port(address)
         server.ui_port = server.ui_port if ui is None else _port(ui)
         await _revive(server)
-        log.info("the Temporal server is back", address=server.address)
+        log.info("the Temporal server is back", extra={"address": server.address})
 
 
 async def _revive(server: EmbeddedServer) -> None:
