@@ -13,6 +13,9 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 if TYPE_CHECKING:
     from datetime import timedelta
 
+MAX_MESSAGE = 2000
+"""Characters of an error that are kept. Some carry a whole page of a web server, or megabytes, which can't travel."""
+
 log = logging.getLogger("perdure.activities")
 
 
@@ -31,7 +34,11 @@ def failure(
     extra = {"error": kind, "cause": None if cause is None else type(cause).__name__, "final": final}
     log.warning("attempt failed", extra=extra)
     return ApplicationError(
-        message, type=kind, non_retryable=final, next_retry_delay=after, category=ApplicationErrorCategory.BENIGN
+        message if len(message) <= MAX_MESSAGE else f"{message[: MAX_MESSAGE - 1]}…",
+        type=kind,
+        non_retryable=final,
+        next_retry_delay=after,
+        category=ApplicationErrorCategory.BENIGN,
     )
 
 

@@ -40,6 +40,9 @@ IDEMPOTENCY_KEY = "Idempotency-Key"
 CONNECT_SECONDS = 10
 """How long a service may take to accept a connection. Before that nothing can have happened there."""
 
+MAX_CAUSES = 10
+"""How far the causes of an error are followed; they can go in a circle."""
+
 NEVER_CONNECTED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 """Transport errors after which nothing can have reached the other side."""
 
@@ -173,7 +176,7 @@ class Attempt:
         if isinstance(error, TimeoutError) and not error.args:
             words = f"{self.tool.name} did not answer within {self.tool.timeout.total_seconds():g} s"
         if isinstance(error, ToolError):
-            words = str(error)
+            words = _text(error) or type(error).__name__
             if error.uncertain and self._once:
                 raise _uncertain(words)
             if error.retryable and self._may_repeat:
@@ -186,24 +189,28 @@ class Attempt:
         return f"{words} (after {self.number} attempts)" if self.number > 1 else words
 
 
-def _outcome_unknown(error: BaseException) -> bool:
+def _outcome_unknown(error: BaseException, depth: int = 0) -> bool:
     """Tell whether an error leaves open what happened: a connection that broke after it stood, or a time-out."""
     if isinstance(error, NEVER_CONNECTED):
         return False
     if isinstance(error, httpx.TransportError | TimeoutError):
         return True
-    return error.__cause__ is not None and _outcome_unknown(error.__cause__)
+    return error.__cause__ is not None and depth < MAX_CAUSES and _outcome_unknown(error.__cause__, depth + 1)
 
 
 def _uncertain(words: str) -> ApplicationError:
     return failure(words, contract.ERROR_UNCERTAIN, final=True)
 
 
-def _words(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     try:
-        text = str(error)
+        return str(error)
     except Exception:  # noqa: BLE001  # an error that can't even say what it is
-        text = ""
+        return ""
+
+
+def _words(error: BaseException) -> str:
+    text = _text(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -52,7 +52,9 @@ async def worker_for(client: Client, app: App, settings: WorkerSettings) -> Asyn
         if app.resources is not None:
             resources = await stack.enter_async_context(app.resources())
         transport = await stack.enter_async_context(httpx.AsyncHTTPTransport())
-        threads = stack.enter_context(ThreadPoolExecutor(settings.tool_threads, thread_name_prefix="tool"))
+        threads = ThreadPoolExecutor(settings.tool_threads, thread_name_prefix="tool")
+        # A thread can't be stopped: a tool that hangs in one must not hold up a worker that has given it its time.
+        stack.callback(threads.shutdown, wait=False, cancel_futures=True)
         environment = ToolEnvironment(
             resources=resources,
             transport=transport,

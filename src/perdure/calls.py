@@ -166,6 +166,9 @@ def raise_for(error: BaseException, workflow_id: str = "of this key") -> NoRetur
     """
     message = str(error)
     status = error.status if isinstance(error, RPCError) else None
+    if status is RPCStatusCode.NOT_FOUND and message.lower().startswith("namespace"):
+        msg = f"{message}; set TEMPORAL_NAMESPACE to one that the server has"
+        raise ServerUnavailable(msg) from error
     if status is RPCStatusCode.NOT_FOUND:
         msg = f"there is no open session {workflow_id}"
         raise SessionNotFound(msg) from error

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Validat
 from perdure.errors import InvalidCommand
 from perdure.messages import DataBlock, TextBlock
 from perdure.state import explain
-from perdure.values import Frozen, FrozenMap, JsonObject, Text, clean_text, parse_json
+from perdure.values import CLEAN, Frozen, FrozenMap, JsonObject, clean_text, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,7 +95,7 @@ OptionalId: TypeAlias = Annotated[Id | None, BeforeValidator(_blank_is_none)]
 MAX_ATTRIBUTES = 64
 """Attributes of one turn. They travel with each of its operations."""
 
-Note: TypeAlias = Annotated[Text, Field(max_length=MAX_NOTE)]
+Note: TypeAlias = Annotated[str, Field(max_length=MAX_NOTE), CLEAN]
 Attributes: TypeAlias = Annotated[FrozenMap[Note], AfterValidator(_few_attributes)]
 InputBlock: TypeAlias = Annotated[TextBlock | DataBlock, Field(discriminator="type")]
 Input: TypeAlias = Annotated[tuple[InputBlock, ...], BeforeValidator(_text_as_blocks), AfterValidator(_not_empty)]

@@ -69,7 +69,7 @@ async def connect(
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             return await Client.connect(**config, data_converter=converter, runtime=runtime)
-    except (RuntimeError, TimeoutError) as error:
+    except (RuntimeError, TimeoutError, ValueError) as error:
         why = "it did not answer in time" if isinstance(error, TimeoutError) else _short(error)
         msg = (
             f"no Temporal server at {target} ({why}): start one with `perdure dev MODULE:APP`, or set TEMPORAL_ADDRESS"

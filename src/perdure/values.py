@@ -199,7 +199,10 @@ def _clean_if_text(value: object) -> object:
     return clean_text(value) if isinstance(value, str) else value
 
 
-Text = Annotated[str, BeforeValidator(_clean_if_text)]
+CLEAN = BeforeValidator(_clean_if_text)
+"""Cleans a field that is a string. It stands last, so that what is before it speaks of characters."""
+
+Text = Annotated[str, CLEAN]
 """A string from anywhere, cleaned by `clean_text` when a model is made from it."""
 
 if TYPE_CHECKING:

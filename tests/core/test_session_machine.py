@@ -57,6 +57,8 @@ CALLS = st.builds(
 )
 
 TEXTS = st.sampled_from(["", "yes", "no"])
+MODEL_ENDS = st.sampled_from(["whole", "whole", "whole", "partial", "failed"])
+TOOL_ENDS = st.sampled_from(["result", "result", "lost"])
 
 
 def reachable(start: TurnStatus | None) -> set[TurnStatus | None]:
@@ -222,27 +224,29 @@ class SessionMachine(RuleBasedStateMachine):
                 assert tool_invocation(self.session, wish).call_id == wish.plan.call_id
                 self.take(ToolStarted(self.life.now(), wish.operation_id))
 
-    def pick(self, data: st.DataObject, kind: type[CallModel | CallTool]) -> str | None:
-        """Choose one that is under way, wanted or not; have the wishes performed when there is none."""
-        if not any(isinstance(self.flights.get(operation_id), kind) for operation_id in self.wanted_before):
-            self.perform()
-        under_way = [operation_id for operation_id, wish in self.flights.items() if isinstance(wish, kind)]
-        if not under_way:
-            return None
-        operation_id = data.draw(st.sampled_from(under_way))
-        del self.flights[operation_id]
-        return operation_id
-
     @rule(
-        data=st.data(),
-        text=TEXTS,
-        calls=st.lists(CALLS, max_size=3),
-        end=st.sampled_from(["whole", "whole", "whole", "partial", "failed"]),
+        data=st.data(), text=TEXTS, calls=st.just([]) | st.lists(CALLS, max_size=3), end=MODEL_ENDS, tool_end=TOOL_ENDS
     )
-    def model_call_ends(self, data: st.DataObject, text: str, calls: list[Call], end: str) -> None:
-        operation_id = self.pick(data, CallModel)
-        if operation_id is None:
+    def something_ends(self, data: st.DataObject, text: str, calls: list[Call], end: str, tool_end: str) -> None:
+        """One operation that is under way ends, wanted or not: a model call or a tool call."""
+        if not self.flights.keys() & self.wanted_before:
+            self.perform()
+        if not self.flights:
             return
+        operation_id = data.draw(st.sampled_from(list(self.flights)))
+        if isinstance(self.flights.pop(operation_id), CallModel):
+            self.model_call_ends(operation_id, text, calls, end)
+        elif tool_end == "lost":
+            self.take(ToolLost(self.life.now(), operation_id, "the worker was lost"))
+        else:
+            self.take(ToolFinished(self.life.now(), operation_id, ToolResultBlock(id="x", name="x")))
+
+    @rule(data=st.data(), calls=st.lists(CALLS, min_size=2, max_size=3), tool_end=TOOL_ENDS)
+    def something_goes_on(self, data: st.DataObject, calls: list[Call], tool_end: str) -> None:
+        """The same, such that a turn has a long life."""
+        self.something_ends(data, "", calls, "whole", tool_end)
+
+    def model_call_ends(self, operation_id: str, text: str, calls: list[Call], end: str) -> None:
         if end == "failed":
             self.take(ModelFailed(self.life.now(), operation_id, TurnError(type="ModelError", message="no")))
             return
@@ -250,16 +254,6 @@ class SessionMachine(RuleBasedStateMachine):
         if operation_id in self.wanted_before:
             self.used += answer.usage
         self.take(ModelAnswered(self.life.now(), operation_id, answer))
-
-    @rule(data=st.data(), end=st.sampled_from(["result", "result", "result", "lost"]))
-    def tool_call_ends(self, data: st.DataObject, end: str) -> None:
-        operation_id = self.pick(data, CallTool)
-        if operation_id is None:
-            return
-        if end == "lost":
-            self.take(ToolLost(self.life.now(), operation_id, "the worker was lost"))
-        else:
-            self.take(ToolFinished(self.life.now(), operation_id, ToolResultBlock(id="x", name="x")))
 
     @rule(data=st.data())
     def time_runs_out(self, data: st.DataObject) -> None:
@@ -453,4 +447,4 @@ class SessionMachine(RuleBasedStateMachine):
 
 
 TestSessionMachine = SessionMachine.TestCase
-TestSessionMachine.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+TestSessionMachine.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)

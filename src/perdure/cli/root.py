@@ -6,6 +6,7 @@ import inspect
 import os
 import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -75,9 +76,17 @@ def main(argv: list[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
+def _open_missing_streams() -> None:
+    """Put nothing in the place of streams that the program was started without."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115  # open as long as the program runs
+
+
 def run(argv: list[str] | None) -> int:
     """Run a command and return its exit code."""
     make_importable()
+    _open_missing_streams()
     if not (sys.stdout.isatty() and sys.stderr.isatty()):
         # typer colours its help for some CI systems even when nobody looks; this is how it is told not to.
         os.environ.setdefault("_TYPER_FORCE_DISABLE_TERMINAL", "1")
