@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from perdure.contract import ContextPage, Mark, ModelCall, PageRequest
 from perdure.messages import Message, chain, context_origin
+from perdure.values import json_bytes
 
 ReadPage = Callable[[PageRequest], Awaitable[ContextPage]]
 
@@ -45,7 +46,7 @@ class Context:
         size = self.size
         for message in messages:
             digests.append(chain(digests[-1], message))
-            size += len(message.model_dump_json())
+            size += json_bytes(message)
         return Context(self.summary, (*self.messages, *messages), tuple(digests), size)
 
     def upto(self, mark: Mark) -> Context | None:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     from perdure.agents import Agent, App
 
+MAX_PARTIAL = 100_000
+"""Characters of a half answer that are kept; it must fit where nothing is stored outside of history."""
+
 ReadPage = Callable[[str, str, PageRequest], Awaitable[ContextPage]]
 """Reads a page of a context: workflow id, workflow run id, which page."""
 
@@ -80,7 +83,7 @@ class ModelActivities:
             answer = planner.answer(await self._complete(agent, self._models[agent.id], call, said))
         except asyncio.CancelledError:
             if cancelled_by_session() and "".join(said).strip():
-                return planner.partial("".join(said))
+                return planner.partial("".join(said)[:MAX_PARTIAL])
             if cancelled_by_session():
                 raise
             what = f"a model call of {agent.id}"

@@ -78,7 +78,7 @@ class ToolActivities:
         tool = self._tools.get((invocation.agent_id, invocation.tool))
         if tool is None:
             msg = f"this worker has no tool {invocation.tool!r} for agent {invocation.agent_id!r}; it did not run"
-            raise failure(msg, "UnknownTool", final=True)
+            raise failure(msg, contract.ERROR_NOT_STARTED, final=True)
         facts = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": tool.name,
@@ -125,7 +125,13 @@ class ToolActivities:
             return await tool.function(**arguments)
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
-        value = await loop.run_in_executor(self._environment.threads, lambda: context.run(tool.function, **arguments))
+
+        def run() -> tuple[object, BaseException | None]:
+            return context.run(_outcome, tool.function, arguments)
+
+        value, error = await loop.run_in_executor(self._environment.threads, run)
+        if error is not None:
+            raise error
         return await value if inspect.isawaitable(value) else value
 
     def _context(self, invocation: ToolInvocation, client: httpx.AsyncClient) -> ToolContext:
@@ -200,6 +206,14 @@ def _outcome_unknown(error: BaseException, depth: int = 0) -> bool:
 
 def _uncertain(words: str) -> ApplicationError:
     return failure(words, contract.ERROR_UNCERTAIN, final=True)
+
+
+def _outcome(function: Callable[..., object], arguments: Mapping[str, object]) -> tuple[object, BaseException | None]:
+    """Call a function in a thread and return what came of it: some errors do not survive the way through a future."""
+    try:
+        return function(**arguments), None
+    except BaseException as error:  # noqa: BLE001  # raised again where the call is awaited
+        return None, error
 
 
 def _text(error: BaseException) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,8 +12,6 @@ from hypothesis import HealthCheck, settings
 from perdure.deployment import make_importable
 
 make_importable()
-
-from typing import TYPE_CHECKING
 
 from worker.embedded import EmbeddedServer  # noqa: E402  # importable only now
 

@@ -81,16 +81,15 @@ def _models(client: Client, app: App, settings: WorkerSettings, environment: Too
 
 
 def _worker(client: Client, settings: WorkerSettings, models: ModelActivities, tools: ToolActivities) -> Worker:
-    unguarded = settings.storage is not None
     return Worker(
         client,
         task_queue=settings.task_queue,
         workflows=[AgentSession],
         activities=[models.call_model, tools.call_tool],
         workflow_runner=workflow_runner(),
-        interceptors=[] if unguarded else [UpdateGuard(contract.MAX_INLINE_BYTES)],
+        interceptors=[UpdateGuard(contract.MAX_INLINE_BYTES)],
         # The SDK would fail the task even for refusing an update that is too large; our own guards stand before it.
-        disable_payload_error_limit=not unguarded,
+        disable_payload_error_limit=True,
         max_cached_workflows=settings.max_cached_sessions,
         max_concurrent_workflow_tasks=settings.max_concurrent_sessions,
         max_concurrent_activities=settings.max_concurrent_models + settings.max_concurrent_tools,

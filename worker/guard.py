@@ -1,7 +1,7 @@
-"""Keeps updates out that a session without external storage could not take.
+"""Keeps updates out that a session could not take.
 
 The server lets an update through that is larger than a payload in history may be. Accepting it fails the workflow task,
-for ever: whoever may send updates could stop a session with one. A worker with external storage needs no guard.
+for ever: whoever may send updates could stop a session with one. What the sender stored outside is small, and passes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from temporalio.worker import (
 )
 
 from perdure.errors import ContextTooLarge
+from perdure.storage import RETRIEVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ class UpdateGuard(Interceptor):
 
         class Guarded(WorkflowInboundInterceptor):
             def handle_update_validator(self, input: HandleUpdateInput) -> None:
-                size = sum(len(raw.payload.data) for raw in _raws(input.args))
+                size = sum(len(raw.payload.data) for raw in _raws(input.args) if RETRIEVED not in raw.payload.metadata)
                 if size > limit:
                     msg = (
                         f"{input.update} has {size} bytes, and {limit} is the most without external storage; "

@@ -205,7 +205,8 @@ def _tool_fact(wish: CallTool, error: ActivityError) -> Fact:
         may_have_happened = may_have_happened and cause.type is not TimeoutType.SCHEDULE_TO_START
     else:
         state, text = ResultState.ERROR, cause.message if isinstance(cause, ApplicationError) else str(cause)
-        may_have_happened = isinstance(cause, ApplicationError) and cause.type == contract.ERROR_UNCERTAIN
+        known = isinstance(cause, ApplicationError) and cause.type == contract.ERROR_NOT_STARTED
+        may_have_happened = may_have_happened and not known
     if may_have_happened:
         return ToolLost(at, wish.operation_id, text)
     block = ToolResultBlock(id=wish.plan.call_id, name=wish.plan.tool, output=(TextBlock(text),), state=state)

@@ -46,20 +46,20 @@ def current_details(key: SessionKey, view: SessionView) -> str:
 
 
 def _lines(key: SessionKey, view: SessionView) -> Iterator[str]:
-    yield f"**{view.status}** · agent `{key.agent_id}` · user `{key.user_id or '(anonymous)'}` · `{key.session_id}`"
+    yield " · ".join((f"**{view.status}**", *map(_code, (key.agent_id, key.user_id or "(anonymous)", key.session_id))))
     yield ""
     if view.active is not None:
-        yield f"- running: turn `{view.active.turn_id}`, step {view.active.step}: {_code(view.active.doing)}"
+        yield f"- running: turn {_code(view.active.turn_id)}, step {view.active.step}: {_code(view.active.doing)}"
     else:
         yield "- running: nothing"
     yield f"- waiting: {len(view.queue)} turn(s)"
     for entry in view.queue[:SHOWN_QUEUE]:
-        yield f"- next: turn `{entry.turn_id}`: {_code(entry.text)}"
-    for operation in view.uncertain:
+        yield f"- next: turn {_code(entry.turn_id)}: {_code(entry.text)}"
+    for operation in view.uncertain[:SHOWN_QUEUE]:
         call = f"{operation.tool} {canonical_json(operation.arguments).decode()}"
         yield f"- **outcome unknown**: {_code(call)}, operation `{operation.operation_id}`"
     if view.unfinished is not None:
-        yield f"- unfinished: turn `{view.unfinished}`"
+        yield f"- unfinished: turn {_code(view.unfinished)}"
     if view.rejected_count:
         yield f"- refused signals: {view.rejected_count}, the last: {_code(view.rejections[-1].message)}"
     yield f"- turns: {view.turns}, messages: {view.messages}"

@@ -42,6 +42,7 @@ from perdure.identity import SessionKey
 from perdure.results import CloseReceipt, Receipt, SessionView, TurnAnswer, TurnView
 from perdure.session import Session, status_of
 from perdure.state import AgentState
+from perdure.values import json_bytes
 from perdure.views import context_page, interrupt_receipt, receipt, session_view, transcript_page, turn_view
 from workflows import inspection, wire
 from workflows.flights import Flights
@@ -209,7 +210,7 @@ class AgentSession:
         state = self._session.state
         if not request.context:
             return state.model_copy(update={"context": ()})
-        if len(state.model_dump_json()) > MAX_STATE_BYTES:
+        if json_bytes(state) > MAX_STATE_BYTES:
             msg = (
                 f'the state is too large for one answer; ask with {{"context": false}} and read {contract.CONTEXT_PAGE}'
             )
@@ -263,7 +264,7 @@ class AgentSession:
         if not workflow.info().is_continue_as_new_suggested():
             return False
         most = self._session.limits.carry_bytes
-        return most is None or len(self._session.model_dump_json()) <= most
+        return most is None or json_bytes(self._session) <= most
 
     async def _continue_as_new(self) -> None:
         """Let those who wait ask the next run, then carry the whole session over. What comes meanwhile is taken too."""
@@ -297,6 +298,9 @@ def _begin(workflow_id: str, raw: RawValue) -> Session:
         session = Session.model_validate(start.carried)
     except ValidationError as error:
         msg = f"the carried session can't be read: {error.error_count()} errors"
+        if workflow.info().continued_run_id:
+            # Written by another version of this code: the task is tried again until a worker comes that can read it.
+            raise RuntimeError(msg) from None
         raise InvalidCommand(msg) from None
     if session.key != key:
         msg = f"the carried session is {session.key.workflow_id}, not {workflow_id}"

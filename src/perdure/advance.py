@@ -48,7 +48,7 @@ from perdure.turns import (
     input_digest,
     remember,
 )
-from perdure.values import EMPTY, FrozenDict, FrozenMap
+from perdure.values import EMPTY, FrozenDict, FrozenMap, json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,7 +129,15 @@ def _interrupt_requested(session: Session, fact: InterruptRequested) -> Session:
         message=fact.message,
         partial=fact.partial.value,
     )
-    return _stop(session, fact.at, running.stop or stop, at_once=fact.partial is Partial.DISCARD)
+    if running.stop is not None:
+        stop = change(running.stop, message=_both(running.stop.message, fact.message))
+    return _stop(session, fact.at, stop, at_once=fact.partial is Partial.DISCARD)
+
+
+def _both(first: str | None, second: str | None) -> str | None:
+    """Return what two interrupts of one run have said; neither is lost."""
+    said = [text for text in (first, second) if text]
+    return "\n".join(said) if said else None
 
 
 def _close_requested(session: Session, fact: CloseRequested) -> Session:
@@ -145,7 +153,8 @@ def _close_requested(session: Session, fact: CloseRequested) -> Session:
         session = with_entry(session, fact.at, "turn", turn_id=turn_id, status=TurnStatus.CANCELLED.value)
     if current is None:
         return session
-    stop = Stop(reason=StopReason.CLOSE, message=None, partial=Partial.DISCARD)
+    said = None if current.stop is None else current.stop.message
+    stop = Stop(reason=StopReason.CLOSE, message=said, partial=Partial.DISCARD)
     return _stop(session, fact.at, stop, at_once=True)
 
 
@@ -167,7 +176,7 @@ def _start_next(session: Session, at: datetime) -> Session:
         return session
     turn, *rest = session.queue
     message = Message(
-        id=derived_id("message", session.key.workflow_id, turn.turn_id, "input"),
+        id=derived_id("message", session.key.workflow_id, turn.turn_id, turn.run_id, "input"),
         name=session.state.user_id,
         role=Role.USER,
         content=turn.input,
@@ -183,10 +192,13 @@ def _start_next(session: Session, at: datetime) -> Session:
 
 def _think(session: Session, at: datetime, turn_id: str, run_id: str, attributes: object, *, step: int) -> Session:
     """Begin a step: its model call is wanted."""
-    wanted = operation_id(session.key.workflow_id, turn_id, step, None)
+    record = session.record(turn_id)
+    first_run_id = run_id if record is None else record.run_id
+    wanted = operation_id(session.key.workflow_id, turn_id, step, None, first_run_id=first_run_id)
     current = CurrentTurn(
         turn_id=turn_id,
         run_id=run_id,
+        first_run_id=first_run_id,
         attributes=attributes,  # type: ignore[arg-type]  # validated by the model
         step=step,
         phase=Thinking(operation_id=wanted, since=at),
@@ -247,7 +259,9 @@ def _act(session: Session, fact: ModelAnswered, current: CurrentTurn) -> Session
         plan = plans.get(block.id) or CallPlan(
             call_id=block.id, tool=block.name, arguments=block.input, refusal="the worker sent no plan for this call"
         )
-        wanted = operation_id(session.key.workflow_id, current.turn_id, current.step, index)
+        wanted = operation_id(
+            session.key.workflow_id, current.turn_id, current.step, index, first_run_id=current.first_run_id
+        )
         refused = None if plan.refusal is None else _result(plan, ResultState.ERROR, plan.refusal)
         calls.append(PlannedCall(index=index, operation_id=wanted, plan=plan, result=refused))
         session = with_entry(
@@ -395,14 +409,29 @@ def _after_calls(session: Session, at: datetime) -> Session:
 
 def _with_results(session: Session, at: datetime, current: CurrentTurn) -> Session:
     """Add the message with the results of the step, in the order of its calls."""
-    results = tuple(call.result or _interrupted_result(call) for call in _calls(session))
+    results = _carried(session, tuple(call.result or _interrupted_result(call) for call in _calls(session)))
     message = Message(
-        id=derived_id("message", session.key.workflow_id, current.turn_id, str(current.step), "results"),
+        id=derived_id(
+            "message", session.key.workflow_id, current.turn_id, current.first_run_id, str(current.step), "results"
+        ),
         role=Role.TOOL,
         content=results,
         timestamp=at.isoformat(),
     )
     return with_message(session, message)
+
+
+def _carried(session: Session, results: tuple[ToolResultBlock, ...]) -> tuple[ToolResultBlock, ...]:
+    """Return results that fit one message where nothing is stored outside: what is too much says so instead."""
+    room = session.limits.carry_bytes
+    if room is None:
+        return results
+    fitting: list[ToolResultBlock] = []
+    for result in results:
+        room -= json_bytes(result)
+        note = (TextBlock("the result was too large to be kept beside the others of this step"),)
+        fitting.append(result if room >= 0 else change(result, output=note))
+    return tuple(fitting)
 
 
 def _result(plan: CallPlan, state: ResultState, text: str) -> ToolResultBlock:

@@ -6,6 +6,7 @@ Everything travels as plain JSON and is read here, so that a client with any JSO
 from __future__ import annotations
 
 import asyncio
+import uuid
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar, cast
 
 from temporalio.client import (
@@ -26,16 +27,21 @@ from perdure.errors import (
     InvalidCommand,
     PerdureError,
     ServerUnavailable,
+    SessionClosed,
     SessionNotFound,
     SetupRequired,
 )
+from perdure.storage import UNAVAILABLE
 from perdure.values import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 BUSY_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5)
 """Seconds between attempts of a query that the server has no room for: it buffers few for one workflow at a time."""
+
+ENDED_MEANWHILE = "AcceptedUpdateCompletedWorkflow"
+"""The server's failure type of an accepted update whose workflow was ended, by a termination for example."""
 
 Handle = WorkflowHandle[object, object]
 Model = TypeVar("Model", bound=Frozen)
@@ -50,20 +56,42 @@ async def query(handle: Handle, name: str, request: Frozen | None, answer: type[
         InvalidCommand: the session can't answer; the message is its own.
     """
     args = [] if request is None else [plain(request)]
-    for pause in BUSY_PAUSES:
-        try:
-            raw = await _query_once(handle, name, args)
-            break
-        except RPCError as error:
-            if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED:
-                raise_for(error, handle.id)
-            await asyncio.sleep(pause)
-    else:
-        msg = f"session {handle.id} is asked more than it can answer; ask less often"
-        raise ServerUnavailable(msg)
+    raw = await _with_room(lambda: _query_once(handle, name, args), handle.id)
+    return _read(raw, answer)
+
+
+def _read(raw: RawValue, answer: type[Model]) -> Model | None:
+    """Read an answer; None for null.
+
+    Raises:
+        SetupRequired: it lies in external storage, and this client can't read that.
+    """
+    if raw.payload.metadata.get("encoding") == UNAVAILABLE:
+        msg = "the answer lies in external storage that this client can't read; set PERDURE_STORAGE as the workers do"
+        raise SetupRequired(msg)
     if not raw.payload.data or raw.payload.data == b"null":
         return None
     return answer.model_validate_json(raw.payload.data)
+
+
+def _required(value: Model | None, name: str) -> Model:
+    if value is None:
+        msg = f"the session gave no answer to {name}"
+        raise ServerUnavailable(msg)
+    return value
+
+
+async def _with_room(call: Callable[[], Awaitable[RawValue]], workflow_id: str) -> RawValue:
+    """Make a call, again while the server has no room for it: it buffers few for one workflow at a time."""
+    for pause in BUSY_PAUSES:
+        try:
+            return await call()
+        except RPCError as error:
+            if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED:
+                raise_for(error, workflow_id)
+            await asyncio.sleep(pause)
+    msg = f"session {workflow_id} is asked more than it can answer; ask less often"
+    raise ServerUnavailable(msg)
 
 
 async def _query_once(handle: Handle, name: str, args: Sequence[object]) -> RawValue:
@@ -76,7 +104,7 @@ async def _query_once(handle: Handle, name: str, args: Sequence[object]) -> RawV
 class _Updatable(Protocol):
     """What we use of a workflow handle; the SDK's own overloads are only partly typed."""
 
-    async def execute_update(self, update: str, arg: object, *, result_type: type) -> object: ...
+    async def execute_update(self, update: str, arg: object, *, id: str, result_type: type) -> object: ...  # noqa: A002  # the SDK's name
 
 
 class _Starting(Protocol):
@@ -93,17 +121,25 @@ async def update(handle: Handle, name: str, command: Frozen, answer: type[Model]
     Raises:
         PerdureError: the session refused it, there is none, or nobody answers.
     """
-    try:
-        raw = cast(
-            "RawValue", await cast("_Updatable", handle).execute_update(name, plain(command), result_type=RawValue)
+    update_id = uuid.uuid4().hex  # one for all attempts, so that the server knows them for one
+
+    async def send() -> RawValue:
+        updatable = cast("_Updatable", handle)
+        return cast(
+            "RawValue", await updatable.execute_update(name, plain(command), id=update_id, result_type=RawValue)
         )
+
+    return _required(_read(await _with_room(lambda: _sent(send()), handle.id), answer), name)
+
+
+async def _sent(call: Awaitable[RawValue]) -> RawValue:
+    """Await an update, with the SDK's errors as ours."""
+    try:
+        return await call
     except WorkflowUpdateFailedError as error:
         raise from_failure(error) from error
     except WorkflowUpdateRPCTimeoutOrCancelledError as error:
         raise _interrupted(error) from error
-    except RPCError as error:
-        raise_for(error, handle.id)
-    return answer.model_validate_json(raw.payload.data)
 
 
 async def update_with_start(
@@ -118,20 +154,20 @@ async def update_with_start(
     Raises:
         PerdureError: the session refused it, the server lacks something, or nobody answers.
     """
-    try:
-        raw = cast(
+
+    async def send() -> RawValue:
+        return cast(
             "RawValue",
             await cast("_Starting", client).execute_update_with_start_workflow(
                 name, plain(command), start_workflow_operation=start, result_type=RawValue
             ),
         )
-    except WorkflowUpdateFailedError as error:
-        raise from_failure(error) from error
-    except WorkflowUpdateRPCTimeoutOrCancelledError as error:
-        raise _interrupted(error) from error
+
+    try:
+        raw = await _sent(send())
     except RPCError as error:
         raise_for(error)
-    return answer.model_validate_json(raw.payload.data)
+    return _required(_read(raw, answer), name)
 
 
 def plain(model: Frozen) -> Mapping[str, object]:
@@ -143,6 +179,9 @@ def from_failure(error: WorkflowUpdateFailedError) -> PerdureError:
     """Return the error that a session refused a command with."""
     cause = error.cause
     if isinstance(cause, ApplicationError):
+        if cause.type == ENDED_MEANWHILE:
+            msg = f"the session ended before it answered; look up what became of the turn by its id ({cause.message})"
+            return SessionClosed(msg)
         kind = errors.BY_NAME.get(cause.type or "", PerdureError)
         return kind(cause.message)
     return PerdureError(str(cause))

@@ -29,7 +29,16 @@ from perdure.contract import (
     TranscriptPage,
     TurnRequest,
 )
-from perdure.errors import ContextTooLarge, InvalidCommand, SessionClosed, SessionExists, SessionNotFound, TurnNotFound
+from perdure.errors import (
+    ContextTooLarge,
+    InvalidCommand,
+    InvalidSessionKey,
+    SessionClosed,
+    SessionExists,
+    SessionNotFound,
+    TurnConflict,
+    TurnNotFound,
+)
 from perdure.identity import SessionKey, attribute_value
 from perdure.results import (
     CloseReceipt,
@@ -45,6 +54,7 @@ from perdure.results import (
 )
 from perdure.state import AgentState
 from perdure.storage import stores
+from perdure.values import json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -111,7 +121,10 @@ class SessionHandle:
             InvalidCommand: something of it can't be understood.
         """
         command = _submit(input, turn_id=turn_id, on_busy=on_busy, run_id=run_id, attributes=attributes, actor=actor)
-        return await self._open(command, Receipt)
+        answer = await self._open(command, Receipt)
+        if isinstance(answer, TurnView):
+            return Receipt(turn_id=answer.turn_id, run_id=answer.result().run_id, disposition="settled")
+        return answer
 
     async def ask(
         self,
@@ -134,6 +147,8 @@ class SessionHandle:
         waiting = command.model_copy(update={"wait": "settled"})
         async with asyncio.timeout(timeout):
             answer = await self._open(waiting, TurnAnswer)
+            if isinstance(answer, TurnView):
+                return answer.result()
             if answer.detached:
                 return await self._watch(answer.result.turn_id)
         return answer.result
@@ -151,8 +166,8 @@ class SessionHandle:
                 return turn.result()
             try:
                 answer = await calls.update(self._workflow, commands.WAIT_TURN, WaitTurn(turn_id=turn_id), TurnAnswer)
-            except SessionNotFound:  # it was closed in between, and everything in it is settled
-                return (await self.turn(turn_id)).result()
+            except SessionNotFound:  # closed in between, or continued as a new run: the turn itself says which
+                return await self._watch(turn_id)
             return await self._watch(turn_id) if answer.detached else answer.result
 
     async def interrupt(
@@ -225,13 +240,20 @@ class SessionHandle:
 
     # ---- private ------------------------------------------------------------------------------------------------
 
-    async def _open(self, command: SubmitTurn, answer: type[calls.Model]) -> calls.Model:
-        """Send a submit; a session that is not there is started, one that is being closed is waited for."""
+    async def _open(self, command: SubmitTurn, answer: type[calls.Model]) -> calls.Model | TurnView:
+        """Send a submit; a session that is not there is started, one that is being closed is waited for.
+
+        A closed session is not opened again for a turn that it has had: nothing happens twice by a late retry. That
+        turn is returned.
+        """
         self._check_size(command)
         try:
             return await calls.update(self._workflow, commands.SUBMIT_TURN, command, answer)
         except (SessionNotFound, SessionClosed):
             pass
+        known = await self._turn_of_closed(command)
+        if known is not None:
+            return known
         for _ in range(REOPEN_ATTEMPTS):
             start = self._start_operation()
             try:
@@ -241,10 +263,25 @@ class SessionHandle:
         msg = f"session {self.workflow_id} is still being closed; submit again in a moment"
         raise SessionClosed(msg)
 
+    async def _turn_of_closed(self, command: SubmitTurn) -> TurnView | None:
+        """Return the turn that this submit repeats, if the session had it before it was closed."""
+        if command.turn_id is None:
+            return None
+        try:
+            known = await self.turn(command.turn_id)
+        except (SessionNotFound, TurnNotFound):
+            return None
+        if not known.status.settled:
+            return None
+        if known.input != command.input:
+            msg = f"turn {command.turn_id!r} was submitted to this session before it was closed, with another input"
+            raise TurnConflict(msg)
+        return known
+
     def _check_size(self, payload: Frozen) -> None:
         if stores(self.client.data_converter):
             return
-        size = len(payload.model_dump_json().encode())
+        size = json_bytes(payload)
         if size > contract.MAX_INLINE_BYTES:
             msg = (
                 f"{size} bytes are too large for history, which takes {contract.MAX_INLINE_BYTES}; "
@@ -384,9 +421,13 @@ class Sessions:
             ServerUnavailable: nobody answers.
         """
         query = list_query(agent_id, user_id, status)
+        seen: set[SessionKey] = set()
         try:
             async for found in self.client.list_workflows(query):
-                yield _info(found)
+                info = _info(found)
+                if info is not None and info.key not in seen:
+                    seen.add(info.key)
+                    yield info
         except RPCError as error:
             calls.raise_for(error)
 
@@ -411,11 +452,16 @@ def list_query(agent_id: str | None, user_id: str | None, status: SessionStatus 
     return " AND ".join(parts)
 
 
-def _info(found: WorkflowExecution) -> SessionInfo:
+def _info(found: WorkflowExecution) -> SessionInfo | None:
+    """Return what visibility knows of a session; None for a workflow that was started under an id that is none."""
+    try:
+        key = SessionKey.parse(found.id)
+    except InvalidSessionKey:
+        return None
     status = found.typed_search_attributes.get(SearchAttributeKey.for_keyword(contract.ATTRIBUTE_STATUS))
     open_status = SessionStatus(status) if status else SessionStatus.ACTIVE
     return SessionInfo(
-        key=SessionKey.parse(found.id),
+        key=key,
         status=SessionStatus.CLOSED if found.close_time is not None else open_status,
         started_at=found.start_time,
         closed_at=found.close_time,

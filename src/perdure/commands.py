@@ -66,8 +66,9 @@ def _blank_is_none(value: object) -> object:
 
 
 def _few_attributes(attributes: FrozenMap[str]) -> FrozenMap[str]:
-    if len(attributes) > MAX_ATTRIBUTES or any(len(name) > MAX_ID for name in attributes):
-        msg = f"at most {MAX_ATTRIBUTES} attributes, whose names have at most {MAX_ID} characters"
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in attributes.items())
+    if size > MAX_ATTRIBUTES_BYTES:
+        msg = f"must have at most {MAX_ATTRIBUTES_BYTES} bytes in all"
         raise ValueError(msg)
     return attributes
 
@@ -92,8 +93,8 @@ def _known_policy(value: OnBusy) -> OnBusy:
 
 Id: TypeAlias = Annotated[str, BeforeValidator(_unaltered), AfterValidator(_checked_id)]
 OptionalId: TypeAlias = Annotated[Id | None, BeforeValidator(_blank_is_none)]
-MAX_ATTRIBUTES = 64
-"""Attributes of one turn. They travel with each of its operations."""
+MAX_ATTRIBUTES_BYTES = 8 * 1024
+"""All attributes of one turn. They travel with each of its operations, of which a step may have many."""
 
 Note: TypeAlias = Annotated[str, Field(max_length=MAX_NOTE), CLEAN]
 Attributes: TypeAlias = Annotated[FrozenMap[Note], AfterValidator(_few_attributes)]

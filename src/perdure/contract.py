@@ -192,6 +192,10 @@ class Closed(Frozen):
 ERROR_UNCERTAIN = "OperationUncertain"
 """Failure type of a tool whose effect may have happened."""
 
+ERROR_NOT_STARTED = "NotStarted"
+"""Failure type of a tool call that ended before the tool was begun. Whatever else a `once` call fails with leaves open
+what has happened: its definite errors are results."""
+
 ERROR_UNKNOWN_AGENT = "UnknownAgent"
 """Failure type of a model call that reached a worker without the session's agent."""
 

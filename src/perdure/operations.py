@@ -41,12 +41,15 @@ def derived_id(*parts: str) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def operation_id(workflow_id: str, turn_id: str, step: int, index: int | None) -> str:
+def operation_id(workflow_id: str, turn_id: str, step: int, index: int | None, *, first_run_id: str = "") -> str:
     """Return the id of a step's model call (`index` None) or of its tool call number `index`, from 0.
 
-    The same for every attempt, under replay and after continue-as-new; different for everything else.
+    The same for every attempt, under replay and after continue-as-new; different for everything else. A turn is named
+    by its id and by its first run, since an id may come again: after a session was closed, or forgot the turn.
     """
-    return derived_id("operation", workflow_id, turn_id, str(step), MODEL if index is None else str(index))
+    return derived_id(
+        "operation", workflow_id, turn_id, first_run_id, str(step), MODEL if index is None else str(index)
+    )
 
 
 def readable_id(turn_id: str, step: int, name: str, index: int) -> str:

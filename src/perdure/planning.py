@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perdure.contract import CallPlan, Limits, ModelAnswer, ModelCall
-from perdure.identity import SessionKey
 from perdure.messages import INTERRUPTED_MARK, Block, Message, Role, TextBlock, ThinkingBlock, ToolUseBlock
 from perdure.models import ModelError, ModelResponse, ToolCall
-from perdure.operations import derived_id, operation_id
+from perdure.operations import derived_id
 from perdure.requests import active_tools
 from perdure.toolnames import MAX_INSIDE
-from perdure.values import EMPTY, FrozenDict, clean_text, freeze_object
+from perdure.values import EMPTY, FrozenDict, canonical_json, clean_text, freeze_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +32,10 @@ FILTERED = frozenset({"content_filter"})
 
 MAX_CALLS = 128
 """Tool calls of one step; as many as OpenAI has tools in a request. More would keep a session busy with bookkeeping."""
+
+MAX_ARGUMENTS_BYTES = 512 * 1024
+"""All arguments of one step. Its calls are handed out in one message, which Temporal bounds at 4 MB; beyond that the
+server ends the workflow."""
 
 MAX_SUMMARY = 120
 """Characters of the line that operators read on an activity."""
@@ -56,6 +59,10 @@ class Planner:
         """
         _check_whole(response)
         plans = tuple(self._plan(index, call) for index, call in enumerate(response.tool_calls))
+        size = sum(len(canonical_json(plan.arguments)) for plan in plans)
+        if size > MAX_ARGUMENTS_BYTES:
+            msg = f"the arguments of one step's tool calls have {size} bytes; {MAX_ARGUMENTS_BYTES} are the most"
+            raise ModelError(msg, retryable=True)
         uses = tuple(ToolUseBlock(id=plan.call_id, name=plan.tool, input=plan.arguments) for plan in plans)
         thinking = (ThinkingBlock(response.thinking),) if response.thinking else ()
         text = (TextBlock(response.text),) if response.text or not plans else ()
@@ -76,7 +83,7 @@ class Planner:
 
     def _message(self, content: tuple[Block, ...], response: ModelResponse) -> Message:
         return Message(
-            id=derived_id("message", self._workflow_id, self.call.turn_id, str(self.call.step), "answer"),
+            id=derived_id("message", self.call.operation_id, "answer"),
             name=self.agent.id,
             role=Role.ASSISTANT,
             content=content,
@@ -84,13 +91,8 @@ class Planner:
             usage=response.usage,
         )
 
-    @property
-    def _workflow_id(self) -> str:
-        return SessionKey(self.call.agent_id, self.call.session_id, self.call.user_id).workflow_id
-
     def _plan(self, index: int, call: ToolCall) -> CallPlan:
-        operation = operation_id(self._workflow_id, self.call.turn_id, self.call.step, index)
-        call_id = f"call_{operation.replace('-', '')[:24]}"
+        call_id = f"call_{derived_id('call', self.call.operation_id, str(index)).replace('-', '')[:24]}"
         name = clean_text(call.name)[:MAX_INSIDE] or "(no name)"
         arguments, unreadable = _arguments(call.arguments)
         tools = {tool.name: tool for tool in active_tools(self.agent, self.call.activated_groups)}

@@ -38,6 +38,9 @@ DRIVER = "perdure-directory"
 UNAVAILABLE = b"perdure/unavailable"
 """Encoding of what stands in for a payload that can't be retrieved. Nothing reads it, so validation refuses it."""
 
+RETRIEVED = "perdure/retrieved"
+"""Metadata of a payload that was stored outside: what stood in its place was small."""
+
 _NAME = re.compile(r"[0-9a-f]{32}/[0-9a-f]{64}")
 
 
@@ -129,9 +132,12 @@ class TotalStorage(ExternalStorage):
 
     async def _retrieve_payload(self, payload: Payload) -> Payload:
         try:
-            return await super()._retrieve_payload(payload)
+            retrieved = await super()._retrieve_payload(payload)
         except (ValueError, KeyError, TypeError, RuntimeError):
             return unavailable()
+        if retrieved is not payload:
+            retrieved.metadata[RETRIEVED] = b"true"
+        return retrieved
 
     async def _retrieve_payloads(self, payloads: Payloads) -> None:  # type: ignore[override]
         for index, payload in enumerate(list(payloads.payloads)):

@@ -103,6 +103,7 @@ class CurrentTurn(Frozen):
 
     turn_id: str
     run_id: str
+    first_run_id: str = ""
     attributes: FrozenMap[Text] = Field(default_factory=FrozenMap)
     step: int = 1
     phase: Phase

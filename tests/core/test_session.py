@@ -201,7 +201,7 @@ def test_two_equal_calls_of_one_step_are_two_operations_that_no_other_step_repea
     """B35: the same tool with the same arguments, in one step and in the next."""
     life = acting(PAY, PAY)
     first = [life.tool_operation(0), life.tool_operation(1)]
-    assert first == [operation_id(KEY.workflow_id, "t1", 1, index) for index in (0, 1)]
+    assert first == [operation_id(KEY.workflow_id, "t1", 1, index, first_run_id="run-of-t1") for index in (0, 1)]
     life.finish(0)
     life.carry_over()
     assert life.tool_operation(1) == first[1]

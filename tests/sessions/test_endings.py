@@ -8,8 +8,20 @@ from typing import TYPE_CHECKING
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from perdure import Agent, App, Delta, Effect, ModelRequest, ModelResponse, SessionStatus, ToolCall, TurnStatus, tool
-from perdure.errors import StaleRun
+from perdure import (
+    Agent,
+    App,
+    Delta,
+    Effect,
+    ModelRequest,
+    ModelResponse,
+    SessionStatus,
+    ToolCall,
+    ToolContext,
+    TurnStatus,
+    tool,
+)
+from perdure.errors import StaleRun, TurnConflict
 from perdure.messages import flaws
 from perdure.testing import Reply, ReplyLike, ScriptedModel, serve
 from tests.support.world import events, fresh, until, world
@@ -258,3 +270,51 @@ async def test_the_late_result_of_an_uncertain_operation_is_not_lost_to_a_new_ru
         await session.ask("after it")
         runs = [run async for run in served.client.list_workflows(f"WorkflowId = '{session.workflow_id}'")]
         assert len(runs) > 1
+
+
+async def test_a_late_retry_does_not_open_a_closed_session_to_do_it_all_again(server: EmbeddedServer) -> None:
+    """B13, after the session was closed; and a new input under an old id is still a conflict."""
+    paid: list[str] = []
+
+    @tool
+    async def pay(ctx: ToolContext) -> str:
+        """Pay."""
+        paid.append(ctx.operation_id)
+        return "paid"
+
+    def answer(request: ModelRequest) -> ReplyLike:
+        return "done" if request.messages[-1].results else ToolCall("pay")
+
+    async with world(server, App([Agent("a", ScriptedModel(answer), tools=[pay])])) as served:
+        session = served.sessions.session("a", fresh())
+        first = await session.ask("pay", turn_id="m-1")
+        await session.close()
+        assert await session.ask("pay", turn_id="m-1") == first
+        again = await session.submit("pay", turn_id="m-1")
+        assert (again.run_id, again.disposition) == (first.run_id, "settled")
+        with pytest.raises(TurnConflict):
+            await session.submit("pay more", turn_id="m-1")
+        await session.ask("pay", turn_id="m-2")
+        assert len(paid) == len(set(paid)) == 2
+
+
+async def test_two_interrupts_of_one_run_are_both_heard(server: EmbeddedServer) -> None:
+    """B31: nobody's words are lost."""
+    started, finish = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def pay() -> str:
+        """Pay slowly."""
+        started.set()
+        await finish.wait()
+        return "paid"
+
+    async with world(server, App([Agent("a", ScriptedModel([ToolCall("pay")]), tools=[pay])])) as served:
+        session = served.sessions.session("a", fresh())
+        receipt = await session.submit("pay")
+        await asyncio.wait_for(started.wait(), 30)
+        await session.interrupt(message="stop")
+        await session.interrupt(message="I said stop")
+        finish.set()
+        await session.result(receipt.turn_id, timeout=30)
+        assert (await session.state()).context[-1].text == "stop\nI said stop"

@@ -28,6 +28,7 @@ from perdure import (
     TurnStatus,
     tool,
 )
+from perdure.connection import connect, data_converter
 from perdure.errors import ContextTooLarge, InvalidCommand, SessionNotFound, TurnNotFound
 from perdure.storage import Directory
 from perdure.testing import ReplyLike, ScriptedModel
@@ -293,3 +294,54 @@ async def test_megabytes_are_no_matter_with_external_storage(server: EmbeddedSer
         assert len((await session.ask("talk", timeout=30)).output) == 3_000_000
         assert len((await session.state()).to_json()) > 6_000_000
         assert len([entry async for entry in session.transcript()]) == 8
+
+
+async def test_megabytes_from_a_client_that_stores_nothing_do_not_stop_a_session_that_does(
+    server: EmbeddedServer,
+) -> None:
+    """Whoever may send an update can't stop a session with it."""
+    async with world(server, App([Agent("a", ScriptedModel(echo))])) as served:
+        session = served.sessions.session("a", fresh())
+        await session.ask("hello")
+        other = SessionHandle(await connect(served.address, converter=data_converter(None)), session.key)
+        with pytest.raises(ContextTooLarge):
+            await other.submit("x" * 3_000_000)
+        with pytest.raises(RPCError):
+            await update(other, "submit_turn", {"input": "x" * 3_000_000})
+        assert (await session.ask("still there?")).output == "heard still there?"
+
+
+async def test_many_calls_with_much_in_them_do_not_end_the_workflow(server: EmbeddedServer) -> None:
+    """A step's calls are handed out together, and Temporal bounds that."""
+
+    @tool(effect=Effect.READ)
+    async def look(text: str) -> str:
+        """Look."""
+        return f"{len(text)}"
+
+    replies = iter(
+        [[ToolCall("look", {"text": "x" * 100_000})] * 60, [ToolCall("look", {"text": "字" * 2_000})] * 60, "ok"]
+    )
+    model = ScriptedModel(lambda _: next(replies))
+    async with world(server, App([Agent("a", model, tools=[look], model_attempts=1)])) as served:
+        session = served.sessions.session("a", fresh())
+        refused = await session.ask("go", attributes={"tenant": "t" * 2_000}, timeout=60)
+        assert refused.error is not None
+        assert "arguments of one step" in refused.error.message
+        assert (await session.ask("go", attributes={"tenant": "t" * 2_000}, timeout=60)).output == "ok"
+        with pytest.raises(InvalidCommand, match="8192 bytes"):
+            await session.submit("go", attributes={f"{number}": "t" * 2_000 for number in range(5)})
+
+
+async def test_a_workflow_under_a_wrong_id_does_not_break_the_list(server: EmbeddedServer) -> None:
+    """One mistake is nobody else's trouble."""
+    async with world(server, App([Agent("a", ScriptedModel(echo))])) as served:
+        wrong = fresh("nonsense")
+        await served.client.start_workflow("AgentSession", {}, id=wrong, task_queue=served.settings.task_queue)
+        session = served.sessions.session("a", fresh())
+        await session.ask("hello")
+
+        async def listed() -> bool:
+            return [info.key async for info in served.sessions.list()].count(session.key) == 1
+
+        await until(listed)
