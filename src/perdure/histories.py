@@ -7,8 +7,10 @@ decisions, the session is stuck; replaying before a deploy shows it while it is 
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from temporalio.client import Client, WorkflowHistory
 from temporalio.worker import Replayer
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
     from temporalio.converter import DataConverter
 
 SUFFIX = ".json"
+HOST = re.compile(r"\d+@\S+")
+"""How the SDK names a worker, and the task queue of its own: process id and host."""
+
+PLACES = frozenset({"stackTrace", "identity"})
 
 
 class ReplayFailed(PerdureError):  # named like the other errors of perdure
@@ -39,8 +45,22 @@ async def record_history(handle: SessionHandle, path: Path | str) -> Path:
     workflow = handle.client.get_workflow_handle(handle.workflow_id)
     history = await workflow.fetch_history()
     target = Path(path)
-    await asyncio.to_thread(_write, target, history.to_json())
+    await asyncio.to_thread(_write, target, json.dumps(_impersonal(json.loads(history.to_json())), indent=2))
     return target
+
+
+def _impersonal(value: object) -> object:
+    """Take out what says where a history was lived: paths in stack traces and names of hosts. Replay needs neither."""
+    match value:
+        case dict():
+            items = cast("dict[str, object]", value).items()
+            return {name: "" if name in PLACES else _impersonal(item) for name, item in items}
+        case list():
+            return [_impersonal(item) for item in cast("list[object]", value)]
+        case str() if HOST.fullmatch(value):
+            return "worker"
+        case _:
+            return value
 
 
 def _write(target: Path, text: str) -> None:
