@@ -318,3 +318,16 @@ async def test_two_interrupts_of_one_run_are_both_heard(server: EmbeddedServer) 
         finish.set()
         await session.result(receipt.turn_id, timeout=30)
         assert (await session.state()).context[-1].text == "stop\nI said stop"
+
+
+async def test_a_session_that_is_too_large_to_carry_goes_on_in_its_run() -> None:
+    """B60 in small: bytes are counted and not characters, and nothing is ended by the server."""
+    app = App([Agent("a", ScriptedModel(lambda request: f"{len(request.messages)}"))])
+    config = {"limit.historyCount.suggestContinueAsNew": 20}
+    async with serve(app, dynamic_config=config, storage=None, archive_url=None) as served:
+        session = served.sessions.session("a", fresh())
+        for number in range(8):
+            assert (await session.ask("字" * 100_000, timeout=30)).output == f"{2 * number + 1}"
+        assert (await session.view()).turns == 8
+        workflow = served.client.get_workflow_handle(session.workflow_id)
+        assert (await workflow.describe()).status is WorkflowExecutionStatus.RUNNING
