@@ -37,7 +37,7 @@ is the longest pause that a session sees when its worker dies between two steps.
 
 
 def workflow_runner() -> WorkflowRunner:
-    """Return what sessions run in, here and in replay: no sandbox, for docs/adr/0008 says why."""
+    """Return what sessions run in, here and in replay: without a sandbox; docs/adr/0008 says why."""
     return UnsandboxedWorkflowRunner()
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 import yaml
 
+from perdure.cli.root import make_app
 from worker.loading import load_app
 from worker.settings import PREFIX, WorkerSettings
 
@@ -126,6 +128,15 @@ def test_our_own_services_use_variables_that_are_read(name: str) -> None:
     known = {PREFIX + field.upper() for field in WorkerSettings.model_fields} | APP_VARIABLES
     given = {variable for variable in SERVICES[name]["environment"] if variable.startswith(PREFIX)}
     assert given <= known
+
+
+def test_what_our_services_run_are_commands_of_the_program() -> None:
+    known = set(typer.main.get_group(make_app()).commands)
+    ours = [service for service in SERVICES.values() if service["image"].startswith("perdure")]
+    checks = [service["healthcheck"]["test"] for service in ours if "healthcheck" in service]
+    used = {service["command"][0] for service in ours} | {check[check.index("perdure") + 1] for check in checks}
+    assert len(used) > 1
+    assert used <= known
 
 
 def test_the_settings_of_the_worker_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,26 +23,11 @@ from perdure import (
 )
 from perdure.errors import StaleRun, TurnConflict
 from perdure.messages import flaws
-from perdure.testing import Reply, ReplyLike, ScriptedModel, serve
+from perdure.testing import ReplyLike, ScriptedModel, serve
 from tests.support.world import events, fresh, until, world
 
 if TYPE_CHECKING:
     from worker.embedded import EmbeddedServer
-
-
-class Slow:
-    """A model that streams a word and then takes for ever, except for questions that begin with `quick`."""
-
-    def __init__(self) -> None:
-        """Begin with nothing said."""
-        self.speaking = asyncio.Event()
-
-    async def __call__(self, request: ModelRequest) -> ReplyLike:
-        """Answer."""
-        if request.messages[-1].text.startswith("quick"):
-            return "quick answer"
-        self.speaking.set()
-        return Reply(chunks=["half", " an answer"], chunk_delay=0.2, delay=0)
 
 
 class Streams:
