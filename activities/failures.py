@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import timedelta
 
 MAX_MESSAGE = 2000
@@ -20,7 +21,13 @@ log = logging.getLogger("perdure.activities")
 
 
 def failure(
-    message: str, kind: str, *, final: bool, after: timedelta | None = None, cause: BaseException | None = None
+    message: str,
+    kind: str,
+    *,
+    final: bool,
+    after: timedelta | None = None,
+    cause: BaseException | None = None,
+    details: Sequence[object] = (),
 ) -> ApplicationError:
     """Log a failed attempt and return the error to raise. `kind` is the error's type on the wire.
 
@@ -30,11 +37,13 @@ def failure(
         final: Whether no other attempt is to be made.
         after: When the next attempt is due, if the provider said so.
         cause: What was raised, for its class name in the log. Its text may be private and is not logged.
+        details: What the workflow is told besides.
     """
     extra = {"error": kind, "cause": None if cause is None else type(cause).__name__, "final": final}
     log.warning("attempt failed", extra=extra)
     return ApplicationError(
         message if len(message) <= MAX_MESSAGE else f"{message[: MAX_MESSAGE - 1]}…",
+        *details,
         type=kind,
         non_retryable=final,
         next_retry_delay=after,

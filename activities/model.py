@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -15,10 +16,11 @@ from activities.contexts import ContextCache, ContextMovedOnError
 from activities.correlation import correlated
 from activities.failures import failure, stopped
 from activities.sizes import too_large
+from activities.wanting import AskWanted, check_wanted
 from perdure import contract
 from perdure.contract import ContextPage, ModelAnswer, ModelCall, PageRequest
 from perdure.errors import ContextTooLarge
-from perdure.models import Delta, Model, ModelError, ModelResponse
+from perdure.models import Delta, Emit, Model, ModelError, ModelResponse
 from perdure.planning import Planner
 from perdure.providers import resolve_model
 from perdure.requests import build_request
@@ -27,9 +29,15 @@ if TYPE_CHECKING:
     from temporalio.exceptions import ApplicationError
 
     from perdure.agents import Agent, App
+    from perdure.contract import Limits
 
 MAX_PARTIAL = 100_000
 """Characters of a half answer that are kept; it must fit where nothing is stored outside of history."""
+
+
+class TurnTimeoutError(Exception):
+    """The turn has had its time."""
+
 
 ReadPage = Callable[[str, str, PageRequest], Awaitable[ContextPage]]
 """Reads a page of a context: workflow id, workflow run id, which page."""
@@ -43,11 +51,17 @@ class ModelActivities:
         app: App,
         cache: ContextCache,
         read_page: ReadPage,
+        *,
+        ask_wanted: AskWanted,
         heartbeat: timedelta,
         inline_limit: int | None = None,
     ) -> None:
-        """Serve `app`; read contexts that are not in `cache` by `read_page`; refuse answers above `inline_limit`."""
+        """Serve `app`; read contexts that are not in `cache` by `read_page`; refuse answers above `inline_limit`.
+
+        Calls that were taken up late are made only if the session, asked by `ask_wanted`, still wants them.
+        """
         self._app = app
+        self._ask_wanted = ask_wanted
         self._cache = cache
         self._read_page = read_page
         self._heartbeat = heartbeat
@@ -70,6 +84,7 @@ class ModelActivities:
         """
         with correlated(call, f"chat {call.agent_id}", **{"gen_ai.operation.name": "chat"}) as span:
             async with beating():
+                await check_wanted(call.operation_id, self._ask_wanted)
                 answer = await self._call(call)
             span.set_attribute("gen_ai.usage.input_tokens", answer.usage.input_tokens)
             span.set_attribute("gen_ai.usage.output_tokens", answer.usage.output_tokens)
@@ -80,22 +95,48 @@ class ModelActivities:
         planner = Planner(agent, call, datetime.now(UTC), self._heartbeat.total_seconds(), self._inline_limit)
         said: list[str] = []
         try:
-            answer = planner.answer(await self._complete(agent, self._models[agent.id], call, said))
+            answer = planner.answer(await self._in_time(agent, call, said))
         except asyncio.CancelledError:
-            if cancelled_by_session() and "".join(said).strip():
-                return planner.partial("".join(said)[:MAX_PARTIAL])
             if cancelled_by_session():
-                raise
+                return planner.partial("".join(said)[:MAX_PARTIAL])
             what = f"a model call of {agent.id}"
             raise stopped(what) from None
         except Exception as error:
-            raise _failure(error, agent) from error
+            raise _failure(error, agent, planner.limits) from error
         size = too_large(answer, self._inline_limit)
         if size is not None:
             msg = f"the answer of {size} bytes is too large for history; set PERDURE_STORAGE to keep it outside"
-            raise failure(msg, ContextTooLarge.__name__, final=True)
+            raise failure(msg, ContextTooLarge.__name__, final=True, details=[planner.limits])
         self._remember(call, answer)
         return answer
+
+    async def _in_time(self, agent: Agent, call: ModelCall, said: list[str]) -> ModelResponse:
+        """Have the model answer, unless it falls silent or the turn's time is over before.
+
+        Raises:
+            ModelError: it did not say anything for the agent's `model_timeout`; another attempt may help.
+            TurnTimeoutError: the turn has had its time.
+        """
+        clock = asyncio.get_running_loop().time
+        left, silence = _time_left(agent, call), agent.model_timeout.total_seconds()
+        turn, quiet = asyncio.timeout(left), asyncio.timeout(silence)
+
+        async def emit(delta: Delta) -> None:  # the protocol is asynchronous
+            said.append(delta.text)
+            with contextlib.suppress(RuntimeError):  # a model that goes on after its end
+                quiet.reschedule(clock() + silence)
+
+        try:
+            async with turn, quiet:
+                return await self._complete(agent, self._models[agent.id], call, emit)
+        except TimeoutError:
+            if turn.expired():
+                msg = f"the turn took longer than {_seconds(agent.turn_timeout):g} s, which is what its agent allows"
+                raise TurnTimeoutError(msg) from None
+            if quiet.expired():
+                msg = f"the model said nothing for {silence:g} s"
+                raise ModelError(msg, retryable=True) from None
+            raise
 
     def _agent(self, agent_id: str) -> Agent:
         agent = self._app.agent(agent_id)
@@ -105,7 +146,7 @@ class ModelActivities:
             raise failure(msg, contract.ERROR_UNKNOWN_AGENT, final=True)
         return agent
 
-    async def _complete(self, agent: Agent, model: Model, call: ModelCall, said: list[str]) -> ModelResponse:
+    async def _complete(self, agent: Agent, model: Model, call: ModelCall, emit: Emit) -> ModelResponse:
         info = activity.info()
         workflow_id, workflow_run_id = info.workflow_id or "", info.workflow_run_id or ""
 
@@ -113,10 +154,6 @@ class ModelActivities:
             return await self._read_page(workflow_id, workflow_run_id, request)
 
         context = await self._cache.load(workflow_id, call, read_page)
-
-        async def emit(delta: Delta) -> None:  # the protocol is asynchronous
-            said.append(delta.text)
-
         return await model.complete(build_request(agent, call, context.summary, context.messages), emit)
 
     def _remember(self, call: ModelCall, answer: ModelAnswer) -> None:
@@ -126,17 +163,31 @@ class ModelActivities:
             self._cache.keep(workflow_id, context.plus([answer.message]))
 
 
-def _failure(error: Exception, agent: Agent) -> ApplicationError:
+def _seconds(time: timedelta | None) -> float:
+    return 0 if time is None else time.total_seconds()
+
+
+def _time_left(agent: Agent, call: ModelCall) -> float | None:
+    """Return the seconds that the turn has left; None without a limit. By the server's clock alone, which began it."""
+    if agent.turn_timeout is None or call.clock_from is None:
+        return None
+    taken = activity.info().current_attempt_scheduled_time - call.clock_from
+    return max((agent.turn_timeout - taken).total_seconds(), 0)
+
+
+def _failure(error: Exception, agent: Agent, limits: Limits) -> ApplicationError:
     """Say in Temporal's terms whether another attempt helps."""
     last = activity.info().attempt >= agent.model_attempts
     match error:
         case ModelError():
-            final = last or not error.retryable
-            return failure(str(error), contract.ERROR_MODEL, final=final, after=error.retry_after, cause=error)
+            kind, final, after = contract.ERROR_MODEL, last or not error.retryable, error.retry_after
+        case TurnTimeoutError():
+            kind, final, after = contract.TURN_TIMEOUT, True, None
         case httpx.TransportError() | ContextMovedOnError():
-            return failure(_words(error), type(error).__name__, final=last, cause=error)
+            kind, final, after = type(error).__name__, last, None
         case _:
-            return failure(_words(error), type(error).__name__, final=True, cause=error)
+            kind, final, after = type(error).__name__, True, None
+    return failure(_words(error), kind, final=final, after=after, cause=error, details=[limits])
 
 
 def _words(error: Exception) -> str:

@@ -13,12 +13,14 @@ import httpx
 from pydantic import ValidationError
 from temporalio import activity
 from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
 
 from activities import outputs
 from activities.beating import beating
 from activities.correlation import correlated
 from activities.failures import failure, stopped
 from activities.sizes import too_large
+from activities.wanting import AskWanted, check_wanted
 from perdure import contract
 from perdure.contract import ToolAnswer, ToolInvocation
 from perdure.messages import ResultState, TextBlock
@@ -28,8 +30,6 @@ from perdure.tools import Tool, ToolContext, ToolError
 if TYPE_CHECKING:
     from concurrent.futures import Executor
     from datetime import timedelta
-
-    from temporalio.exceptions import ApplicationError
 
     from perdure.agents import App
     from perdure.state import AgentState
@@ -55,6 +55,7 @@ class ToolEnvironment:
     transport: httpx.AsyncBaseTransport
     threads: Executor
     read_state: Callable[[str], Awaitable[AgentState]]
+    ask_wanted: AskWanted
     store: outputs.ResultStore | None = field(default=None)
     inline_limit: int | None = None
 
@@ -86,7 +87,18 @@ class ToolActivities:
         }
         with correlated(invocation, f"execute_tool {tool.name}", **facts):
             async with beating():
+                await self._check_wanted(tool, invocation)
                 return await self._call(tool, invocation)
+
+    async def _check_wanted(self, tool: Tool, invocation: ToolInvocation) -> None:
+        """Begin nothing that the session has given up. What an earlier attempt has done is unknown then."""
+        try:
+            await check_wanted(invocation.operation_id, self._environment.ask_wanted)
+        except ApplicationError:
+            if tool.effect is Effect.READ or activity.info().attempt == 1:
+                raise
+            words = f"{tool.name} was stopped between two attempts"
+            raise _uncertain(words) from None
 
     async def _call(self, tool: Tool, invocation: ToolInvocation) -> ToolAnswer:
         client = _client(self._environment.transport, invocation.operation_id, tool.timeout)

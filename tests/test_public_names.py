@@ -19,7 +19,7 @@ MODELS = (
 )
 SESSIONS = (
     *("CloseReceipt", "Interaction", "InterruptReceipt", "Operation", "Receipt", "SessionHandle"),
-    *("SessionInfo", "SessionKey", "SessionView", "Sessions", "TranscriptEntry", "TurnError"),
+    *("SessionInfo", "SessionKey", "SessionView", "Sessions", "SteerReceipt", "TranscriptEntry", "TurnError"),
     *("TurnResult", "TurnStatus", "TurnView"),
 )
 VALUES = (

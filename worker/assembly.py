@@ -14,7 +14,7 @@ from activities.contexts import ContextCache
 from activities.model import ModelActivities
 from activities.tools import ToolActivities, ToolEnvironment
 from perdure import contract
-from perdure.client import SessionHandle, read_page
+from perdure.client import SessionHandle, read_page, read_wanted
 from perdure.storage import RESULTS, Directory
 from worker.guard import UpdateGuard
 from workflows.session import AgentSession
@@ -60,6 +60,7 @@ async def worker_for(client: Client, app: App, settings: WorkerSettings) -> Asyn
             transport=transport,
             threads=threads,
             read_state=lambda workflow_id: _read_state(client, workflow_id),
+            ask_wanted=lambda workflow_id, run_id: read_wanted(client.get_workflow_handle(workflow_id, run_id=run_id)),
             store=None if settings.storage is None else Directory(settings.storage / RESULTS),
             inline_limit=contract.MAX_INLINE_BYTES if settings.storage is None else None,
         )
@@ -77,7 +78,14 @@ def _models(client: Client, app: App, settings: WorkerSettings, environment: Too
         return await read_page(client.get_workflow_handle(workflow_id, run_id=run_id), request)
 
     cache = ContextCache(settings.context_cache_bytes)
-    return ModelActivities(app, cache, page, settings.heartbeat_timeout, environment.inline_limit)
+    return ModelActivities(
+        app,
+        cache,
+        page,
+        ask_wanted=environment.ask_wanted,
+        heartbeat=settings.heartbeat_timeout,
+        inline_limit=environment.inline_limit,
+    )
 
 
 def _worker(client: Client, settings: WorkerSettings, models: ModelActivities, tools: ToolActivities) -> Worker:

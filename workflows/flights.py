@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import assert_never
 
+from pydantic import ValidationError
 from temporalio import workflow
 from temporalio.exceptions import (
     ActivityError,
@@ -16,9 +17,18 @@ from temporalio.exceptions import (
 )
 
 from perdure import contract
-from perdure.contract import CallPlan, ModelAnswer, ToolAnswer
+from perdure.contract import CallPlan, Limits, ModelAnswer, ToolAnswer
 from perdure.decide import CallModel, CallTool, Wanted, Wish, model_call, tool_invocation
-from perdure.facts import Fact, GraceExpired, ModelAnswered, ModelFailed, ToolFinished, ToolLost, ToolStarted
+from perdure.facts import (
+    Fact,
+    GraceExpired,
+    ModelAnswered,
+    ModelFailed,
+    ModelStarted,
+    ToolFinished,
+    ToolLost,
+    ToolStarted,
+)
 from perdure.messages import ResultState, TextBlock, ToolResultBlock
 from perdure.operations import Effect
 from perdure.results import TurnError
@@ -147,10 +157,11 @@ class Flights:
             summary=f"step {wish.step}",
         )
         self._handles[wish.operation_id] = handle
+        self._take(ModelStarted(workflow.now(), wish.operation_id))
         try:
             answer = await handle
         except ActivityError as error:
-            self._take(ModelFailed(workflow.now(), wish.operation_id, _turn_error(error)))
+            self._take(ModelFailed(workflow.now(), wish.operation_id, _turn_error(error), _limits(error)))
         else:
             self._take(ModelAnswered(workflow.now(), wish.operation_id, answer))
 
@@ -192,6 +203,15 @@ def _turn_error(error: ActivityError) -> TurnError:
             return TurnError(type="ModelCancelled", message="the model call was cancelled")
 
 
+def _limits(error: ActivityError) -> Limits | None:
+    """Return the agent's limits, which a failed model call brings along if it got as far as to its agent."""
+    details = error.cause.details if isinstance(error.cause, ApplicationError) else ()
+    try:
+        return Limits.model_validate(details[0]) if details else None
+    except ValidationError:
+        return None
+
+
 def _tool_fact(wish: CallTool, error: ActivityError) -> Fact:
     """Tell a definite failure of a tool call from an unknown outcome."""
     at = workflow.now()
@@ -205,8 +225,11 @@ def _tool_fact(wish: CallTool, error: ActivityError) -> Fact:
         may_have_happened = may_have_happened and cause.type is not TimeoutType.SCHEDULE_TO_START
     else:
         state, text = ResultState.ERROR, cause.message if isinstance(cause, ApplicationError) else str(cause)
-        known = isinstance(cause, ApplicationError) and cause.type == contract.ERROR_NOT_STARTED
-        may_have_happened = may_have_happened and not known
+        kind = cause.type if isinstance(cause, ApplicationError) else None
+        if kind == contract.ERROR_UNWANTED:
+            state = ResultState.INTERRUPTED
+        known = kind in (contract.ERROR_NOT_STARTED, contract.ERROR_UNWANTED)
+        may_have_happened = (may_have_happened and not known) or kind == contract.ERROR_UNCERTAIN
     if may_have_happened:
         return ToolLost(at, wish.operation_id, text)
     block = ToolResultBlock(id=wish.plan.call_id, name=wish.plan.tool, output=(TextBlock(text),), state=state)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from datetime import timedelta
+from typing import TYPE_CHECKING, assert_never, cast
 
 from temporalio import workflow
 from temporalio.common import RawValue
@@ -23,9 +24,21 @@ if TYPE_CHECKING:
 from pydantic import ValidationError
 
 from perdure import contract
-from perdure.admission import admit, known_turn
+from perdure.admission import admit, repeats
 from perdure.advance import advance
-from perdure.commands import AnyCommand, Close, Interrupt, SubmitTurn, WaitTurn
+from perdure.commands import (
+    AnyCommand,
+    CancelTurn,
+    Close,
+    Inject,
+    Interrupt,
+    Pause,
+    ResumeTurn,
+    Steer,
+    SubmitTurn,
+    Unpause,
+    WaitTurn,
+)
 from perdure.contract import (
     Closed,
     ContextPage,
@@ -34,22 +47,44 @@ from perdure.contract import (
     StateRequest,
     TranscriptPage,
     TurnRequest,
+    WantedOperations,
 )
-from perdure.decide import decide
+from perdure.decide import Wanted, deadline, decide
 from perdure.errors import ContextTooLarge, InvalidCommand, PerdureError
-from perdure.facts import CloseRequested, CommandRejected, Fact, InterruptRequested, TurnSubmitted
+from perdure.facts import CloseRequested, CommandRejected, Fact, TurnSubmitted
 from perdure.identity import SessionKey
-from perdure.results import CloseReceipt, Receipt, SessionView, TurnAnswer, TurnView
+from perdure.intake import fact_of
+from perdure.results import CloseReceipt, InterruptReceipt, Receipt, SessionView, TurnAnswer, TurnView
 from perdure.session import Session, status_of
 from perdure.state import AgentState
 from perdure.values import json_bytes
-from perdure.views import context_page, interrupt_receipt, receipt, session_view, transcript_page, turn_view
-from workflows import inspection, wire
+from perdure.views import (
+    cancel_receipt,
+    context_page,
+    inject_receipt,
+    interrupt_receipt,
+    pause_receipt,
+    resume_receipt,
+    session_view,
+    steer_receipt,
+    submit_receipt,
+    transcript_page,
+    turn_view,
+)
+from workflows import inspection, patches, wire
+from workflows.alarm import Alarm
 from workflows.flights import Flights
 
 MAX_WAITERS = 4
 """Updates that may wait for a turn at once. Temporal delivers no more than ten updates at a time to a workflow, so
 that ten waiters would keep an interrupt out; those above the bound are told to ask again."""
+
+MAX_STOP_WAITERS = 3
+"""Updates that may wait for a turn to stop, which takes a bounded time. Those above are answered at once."""
+
+RENEWAL_ATTEMPTS = 5
+RENEWAL_PAUSE = timedelta(milliseconds=1)
+"""How often a new run is put off for answers of the same workflow task: while many ask, each task may have one."""
 
 MAX_STATE_BYTES = 1_000_000
 """A state above this is not given whole by a query; it is read in pages. Temporal refuses an answer above 4 MB."""
@@ -65,6 +100,9 @@ class AgentSession:
         self._broken: PerdureError | None = None
         self._draining = False
         self._waiters = 0
+        self._stop_waiters = 0
+        self._answered_at = 0
+        self._alarm = Alarm(self._take)
         self._flights = Flights(self._take, lambda: self._session)
         try:
             self._session = _begin(workflow.info().workflow_id, raw)
@@ -98,6 +136,7 @@ class AgentSession:
             await self._continue_as_new()
         seen = self._session
         self._flights.perform(decide(self._session))
+        self._alarm.set(deadline(self._session))
         await workflow.wait_condition(lambda: self._session is not seen or self._flights.failed)
         self._flights.raise_failure()
 
@@ -124,20 +163,39 @@ class AgentSession:
     @workflow.update(dynamic=True)
     async def on_update(self, name: str, args: Sequence[RawValue]) -> object:
         """Take a command and answer it."""
-        command = wire.command(name, args)
+        try:
+            return await self._answer(wire.command(name, args))
+        finally:
+            self._answered_at = workflow.info().get_current_history_length()
+
+    async def _answer(self, command: AnyCommand) -> object:
         match command:
             case SubmitTurn():
                 return await self._submit(command)
             case WaitTurn():
                 return await self._wait_turn(command.turn_id)
-            case Interrupt():
-                answer = interrupt_receipt(self._session)
-                self._accept(command)
-                return answer
+            case Interrupt() | CancelTurn():
+                return await self._stop(command)
             case Close():
                 self._accept(command)
                 await workflow.wait_condition(lambda: self._session.closed)
                 return CloseReceipt(cancelled=self._session.cancelled_by_close)
+            case ResumeTurn():
+                self._accept(command)
+                return resume_receipt(self._session, command.turn_id)
+            case Steer():
+                answer = steer_receipt(self._session)
+                self._accept(command)
+                return answer
+            case Inject():
+                answer = inject_receipt(self._session)
+                self._accept(command)
+                return answer
+            case Pause() | Unpause():
+                self._accept(command)
+                return pause_receipt(self._session)
+            case _:  # pragma: no cover
+                assert_never(command)
 
     @on_update.validator
     def check_update(self, name: str, args: Sequence[RawValue]) -> None:
@@ -149,39 +207,48 @@ class AgentSession:
         except PerdureError as error:
             raise wire.failure(error) from None
 
-    def _accept(self, command: AnyCommand) -> None:
-        at = _now()
-        match command:
-            case SubmitTurn():
-                self._accept_submit(command, at)
-            case Interrupt():
-                self._take(InterruptRequested(at, command.run_id, command.message, command.partial, command.actor))
-            case Close():
-                self._take(CloseRequested(at, command.reason, command.actor))
-            case WaitTurn():
-                pass
-
-    def _accept_submit(self, command: SubmitTurn, at: datetime) -> str:
-        turn_id = command.turn_id or workflow.uuid4().hex
-        if known_turn(self._session, command) is None:
-            run_id = command.run_id or workflow.uuid4().hex
-            self._take(
-                TurnSubmitted(at, turn_id, run_id, command.input, command.on_busy, command.attributes, command.actor)
-            )
-        return turn_id
+    def _accept(self, command: AnyCommand) -> Fact | None:
+        """Take a command in. A submit that repeats another is accepted and means nothing."""
+        if isinstance(command, SubmitTurn) and repeats(self._session, command):
+            return None
+        fact = fact_of(command, _now(), _new_id)
+        if fact is not None:
+            self._take(fact)
+        return fact
 
     async def _submit(self, command: SubmitTurn) -> Receipt | TurnAnswer:
-        repeated = known_turn(self._session, command) is not None
-        turn_id = self._accept_submit(command, _now())
-        record = self._session.record(turn_id)
-        if record is None:
+        fact = self._accept(command)
+        turn_id = fact.turn_id if isinstance(fact, TurnSubmitted) else command.turn_id or ""
+        answer = submit_receipt(self._session, turn_id, repeated=fact is None)
+        if answer is None:
             msg = "the session was closed before the turn could be taken; submit again to open it anew"
             raise ApplicationError(msg, type="SessionClosed", non_retryable=True)
-        answer = receipt(self._session, record, repeated=repeated)
         if command.wait == "accepted":
             return answer
-        waited = await self._wait_turn(turn_id)
+        waited = await self._wait_turn(answer.turn_id)
         return TurnAnswer(receipt=answer, result=waited.result, detached=waited.detached)
+
+    async def _stop(self, command: Interrupt | CancelTurn) -> InterruptReceipt | Receipt:
+        """Stop something, and answer when it has stopped, which takes as long as its operations may take to settle.
+
+        Where too many wait for that already, the answer comes at once.
+        """
+        running = self._session.running
+        interrupted = interrupt_receipt(self._session)
+        self._accept(command)
+        hit = running is not None and (isinstance(command, Interrupt) or command.turn_id == running.turn_id)
+        waits = running is not None and hit and self._stop_waiters < MAX_STOP_WAITERS
+        if running is not None and waits and workflow.patched(patches.STOP_THEN_ANSWER):
+            self._stop_waiters += 1
+            try:
+                await workflow.wait_condition(lambda: self._draining or not self._runs(running.run_id))
+            finally:
+                self._stop_waiters -= 1
+        return interrupted if isinstance(command, Interrupt) else cancel_receipt(self._session, command.turn_id)
+
+    def _runs(self, run_id: str) -> bool:
+        running = self._session.running
+        return running is not None and running.run_id == run_id
 
     async def _wait_turn(self, turn_id: str) -> TurnAnswer:
         """Wait until a turn is settled, if there is room for one more who waits."""
@@ -237,6 +304,12 @@ class AgentSession:
         """Return part of the transcript."""
         return transcript_page(self._session, wire.read(PageRequest, contract.TRANSCRIPT_PAGE, raw))
 
+    @workflow.query(name=contract.OPERATIONS, description="The ids of the operations that are to run")
+    def operations(self) -> WantedOperations:
+        """Return what is to run: a worker that takes an operation up late asks before it begins."""
+        wishes = decide(self._session)
+        return WantedOperations(operation_ids=tuple(wish.operation_id for wish in wishes if wish.wanted is Wanted.RUN))
+
     # ---- the edge -----------------------------------------------------------------------------------------------
 
     def _view(self) -> SessionView:
@@ -270,8 +343,18 @@ class AgentSession:
         """Let those who wait ask the next run, then carry the whole session over. What comes meanwhile is taken too."""
         self._draining = True
         await workflow.wait_condition(workflow.all_handlers_finished)
+        if workflow.patched(patches.ANSWER_THEN_RENEW):
+            await self._let_answers_out()
         start = {"carried": self._session.model_dump(mode="json")}
         workflow.continue_as_new(args=[start])
+
+    async def _let_answers_out(self) -> None:
+        """Let a workflow task end in which an update was answered. On a session that is asked without end, give up."""
+        for _ in range(RENEWAL_ATTEMPTS):
+            if self._answered_at != workflow.info().get_current_history_length():
+                return
+            await workflow.sleep(RENEWAL_PAUSE, summary="answers go out before a new run begins")
+            await workflow.wait_condition(workflow.all_handlers_finished)
 
 
 def _upsert(updates: Sequence[SearchAttributeUpdate[str]]) -> None:
@@ -281,6 +364,10 @@ def _upsert(updates: Sequence[SearchAttributeUpdate[str]]) -> None:
 
 def _now() -> datetime:
     return workflow.now()
+
+
+def _new_id() -> str:
+    return workflow.uuid4().hex
 
 
 def _begin(workflow_id: str, raw: RawValue) -> Session:

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
-from perdure.commands import AnyCommand, Close, Interrupt, OnBusy, SubmitTurn, WaitTurn
-from perdure.errors import QueueFull, RunConflict, SessionBusy, SessionClosed, StaleRun, TurnConflict, TurnNotFound
-from perdure.turns import TurnRecord, input_digest
+from perdure.commands import (
+    AnyCommand,
+    CancelTurn,
+    Close,
+    Inject,
+    Interrupt,
+    OnBusy,
+    Pause,
+    ResumeTurn,
+    Steer,
+    SubmitTurn,
+    Unpause,
+    WaitTurn,
+)
+from perdure.errors import (
+    NotResumable,
+    NotSteerable,
+    QueueFull,
+    RollbackRefused,
+    RunConflict,
+    SessionBusy,
+    SessionClosed,
+    StaleRun,
+    TurnConflict,
+    TurnNotFound,
+    UncertainOperations,
+)
+from perdure.results import TurnStatus
+from perdure.turns import input_digest
 
 if TYPE_CHECKING:
     from perdure.session import Session
+    from perdure.turns import TurnRecord
 
 
-def admit(session: Session, command: AnyCommand) -> None:
+def admit(session: Session, command: AnyCommand) -> None:  # noqa: C901  # a table: one case a command
     """Check that a command can be carried out now.
 
     Raises:
@@ -21,18 +48,31 @@ def admit(session: Session, command: AnyCommand) -> None:
     match command:
         case SubmitTurn():
             _admit_submit(session, command)
+        case ResumeTurn():
+            _admit_resume(session, command)
+        case CancelTurn():
+            _admit_cancel(session, command)
         case Interrupt():
-            _admit_interrupt(session, command)
+            _check_run(session, command.run_id, "nothing was interrupted")
+        case Steer():
+            _admit_steer(session, command)
+        case Inject():
+            _check_open(session)
+            _check_asides(session)
+        case Pause() | Unpause():
+            _check_open(session)
         case WaitTurn():
-            if session.record(command.turn_id) is None:
+            if session.find(command.turn_id) is None:
                 raise TurnNotFound(unknown_turn(session, command.turn_id))
         case Close():
             pass
+        case _:  # pragma: no cover
+            assert_never(command)
 
 
-def known_turn(session: Session, command: SubmitTurn) -> TurnRecord | None:
-    """Return the turn that this submit repeats, if it is one that was accepted before."""
-    return None if command.turn_id is None else session.record(command.turn_id)
+def repeats(session: Session, command: SubmitTurn) -> bool:
+    """Tell whether a submit repeats one that was accepted before."""
+    return command.turn_id is not None and session.find(command.turn_id) is not None
 
 
 def unknown_turn(session: Session, turn_id: str) -> str:
@@ -40,34 +80,160 @@ def unknown_turn(session: Session, turn_id: str) -> str:
     return f"session {session.key.workflow_id} knows no turn {turn_id!r}; it remembers the last {len(session.turns)}"
 
 
+# ---- turns ------------------------------------------------------------------------------------------------------
+
+
 def _admit_submit(session: Session, command: SubmitTurn) -> None:
-    known = known_turn(session, command)
-    if known is not None:
-        if known.input_digest != input_digest(command.input):
+    if command.turn_id is not None and repeats(session, command):
+        if _digest_of(session, command.turn_id) != input_digest(command.input):
             msg = (
-                f"turn {known.turn_id!r} was submitted before with another input; choose a new turn_id for a new input"
+                f"turn {command.turn_id!r} was submitted before with another input; "
+                "choose a new turn_id for a new input"
             )
             raise TurnConflict(msg)
         return
+    _check_open(session)
+    _check_new_run(session, command.run_id)
+    match command.on_busy:
+        case OnBusy.REJECT if session.busy:
+            msg = f"the session is busy: {_why_busy(session)}; submit with on_busy=enqueue to wait for your turn"
+            raise SessionBusy(msg)
+        case OnBusy.STEER if session.steerable is not None:
+            _check_asides(session)
+        case OnBusy.LATEST:
+            pass  # it takes the place of whatever waits
+        case OnBusy.ROLLBACK:
+            _check_rollback(session)
+            _check_queue(session)
+        case _:
+            _check_queue(session)
+
+
+def _digest_of(session: Session, turn_id: str) -> str | None:
+    joined, record = session.joined_by(turn_id), session.record(turn_id)
+    if joined is not None:
+        return joined.input_digest
+    return None if record is None else record.input_digest
+
+
+def _why_busy(session: Session) -> str:
+    current = session.current
+    if current is not None:
+        return f"turn {current.turn_id!r} {'waits for somebody' if current.suspended else 'runs'}"
+    if session.paused:
+        return "it is paused"
+    if session.parked is not None:
+        return f"its queue is held until turn {session.parked!r} is resumed or cancelled"
+    return f"{len(session.queue)} turns wait"
+
+
+def _check_rollback(session: Session) -> None:
+    current = session.current
+    if current is not None and current.effectful:
+        msg = (
+            f"turn {current.turn_id!r} has used a tool that is not read-only, which can't be taken back; "
+            "submit with on_busy=interrupt to stop it and keep what was said"
+        )
+        raise RollbackRefused(msg)
+
+
+def _admit_resume(session: Session, command: ResumeTurn) -> None:
+    record = session.record(command.turn_id)
+    if record is None:
+        raise TurnNotFound(_not_a_turn(session, command.turn_id))
+    _check_open(session)
+    if any(one.turn_id == record.turn_id for one in session.uncertain):
+        raise UncertainOperations(_unsettled(session, f"turn {record.turn_id!r} can be resumed"))
+    why = _why_not_resumable(session, record)
+    if why is not None:
+        msg = f"turn {record.turn_id!r} can't be resumed: {why}"
+        raise NotResumable(msg)
+    if session.uncertain:
+        raise UncertainOperations(_unsettled(session, f"turn {record.turn_id!r} can be resumed"))
+    _check_new_run(session, command.run_id)
+
+
+def _why_not_resumable(session: Session, record: TurnRecord) -> str | None:
+    if record.status not in (TurnStatus.INTERRUPTED, TurnStatus.FAILED):
+        return f"it is {record.status.value}, and only an interrupted or a failed turn can be"
+    current = session.current
+    if current is not None:
+        return f"turn {current.turn_id!r} {'waits for somebody' if current.suspended else 'runs'}"
+    kept = session.unfinished
+    if kept is None or kept.turn_id != record.turn_id:
+        last = "none is left" if kept is None else f"that is {kept.turn_id!r}"
+        return f"only the latest unfinished turn can be, and {last}; submit its input again instead"
+    return None
+
+
+def _admit_cancel(session: Session, command: CancelTurn) -> None:
+    record = session.record(command.turn_id)
+    if record is None:
+        raise TurnNotFound(_not_a_turn(session, command.turn_id))
+    if record.status.final:
+        return
+    if any(one.turn_id == record.turn_id for one in session.uncertain):
+        raise UncertainOperations(_unsettled(session, f"turn {record.turn_id!r} can be cancelled"))
+
+
+def _not_a_turn(session: Session, turn_id: str) -> str:
+    joined = session.joined_by(turn_id)
+    if joined is None:
+        return unknown_turn(session, turn_id)
+    return f"{turn_id!r} is no turn of its own: its input joined turn {joined.into!r}; name that one"
+
+
+def _unsettled(session: Session, what: str) -> str:
+    ids = ", ".join(one.operation_id for one in session.uncertain)
+    return f"nobody knows what became of {ids}; that must be settled before {what}"
+
+
+# ---- input for a turn that runs ---------------------------------------------------------------------------------
+
+
+def _admit_steer(session: Session, command: Steer) -> None:
+    _check_open(session)
+    _check_run(session, command.run_id, "nothing was steered")
+    if session.steerable is None:
+        now = "no turn runs" if session.running is None else "the turn that runs is being stopped"
+        msg = f"{now}; submit the input as a turn of its own, or inject it for the next one"
+        raise NotSteerable(msg)
+    _check_asides(session)
+
+
+def _check_asides(session: Session) -> None:
+    if len(session.asides) >= session.limits.queue_limit:
+        msg = f"{len(session.asides)} inputs wait for the next step already; wait until it begins"
+        raise QueueFull(msg)
+
+
+# ---- what several commands need ---------------------------------------------------------------------------------
+
+
+def _check_open(session: Session) -> None:
     if session.closing:
         msg = "the session is being closed; submit again to open it anew"
         raise SessionClosed(msg)
-    if command.run_id is not None and command.run_id in session.run_ids():
-        msg = f"run {command.run_id!r} was used before in this session; leave run_id out to have one generated"
-        raise RunConflict(msg)
-    if command.on_busy is OnBusy.REJECT and session.busy:
-        msg = "the session is busy; submit with on_busy=enqueue to wait for your turn"
-        raise SessionBusy(msg)
+
+
+def _check_queue(session: Session) -> None:
     if len(session.queue) >= session.limits.queue_limit:
         msg = f"{len(session.queue)} turns wait, and the agent allows {session.limits.queue_limit}; submit again later"
         raise QueueFull(msg)
 
 
-def _admit_interrupt(session: Session, command: Interrupt) -> None:
-    if command.run_id is None:
+def _check_new_run(session: Session, run_id: str | None) -> None:
+    if run_id is not None and run_id in session.run_ids():
+        msg = f"run {run_id!r} was used before in this session; leave run_id out to have one generated"
+        raise RunConflict(msg)
+
+
+def _check_run(session: Session, run_id: str | None, consequence: str) -> None:
+    """Refuse a command that names a run which is not the active one: a late click must not hit a later run."""
+    if run_id is None:
         return
     active = session.running
-    if active is None or active.run_id != command.run_id:
+    if active is None or active.run_id != run_id:
         now = "nothing runs" if active is None else f"the active run is {active.run_id!r}"
-        msg = f"run {command.run_id!r} is not active ({now}); nothing was interrupted"
+        msg = f"run {run_id!r} is not active ({now}); {consequence}"
         raise StaleRun(msg)

@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from perdure.errors import ConfigurationError
 from perdure.toolnames import outside_names
 from perdure.tools import Tool
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
+    from perdure.contract import AfterStop
     from perdure.models import Model
     from perdure.permissions import PermissionContext
     from perdure.toolgroups import ToolGroup
 
-AfterStop = Literal["continue", "park"]
 Resources = Callable[[], AbstractAsyncContextManager[Mapping[type, object]]]
 
 
@@ -37,8 +36,9 @@ class Agent:
         tools: What the model may call.
         tool_groups: Groups of tools that can be switched on and off.
         builtins: Tools that perdure brings: `todo`, `plan`.
-        max_steps: Model calls of one turn; a turn that needs more is failed with `max_steps`.
-        turn_timeout: How long a turn may run; None for no limit.
+        max_steps: Model calls of one run of a turn; one that needs more is failed with `max_steps`.
+        turn_timeout: How long one run of a turn may take, pauses not counted; one that takes longer is failed with
+            `turn_timeout`. None for no limit.
         queue_limit: Turns that may wait, the running one not counted.
         after_interrupt: Whether the queue goes on after an interrupted turn or is parked until somebody resumes it.
         after_failure: The same for a failed turn.
@@ -49,6 +49,8 @@ class Agent:
         show_verifications: Whether the model sees verification results.
         permissions: The permissions that a new session starts with.
         model_attempts: How often a model call is tried before the turn fails.
+        model_timeout: How long a model may be silent before an attempt counts as failed. Models that give their answer
+            in one piece need at least as long as that takes.
 
     Raises:
         ConfigurationError: a value can't be used, two tools share a name, or a group is not there.
@@ -72,6 +74,7 @@ class Agent:
     show_verifications: bool = False
     permissions: PermissionContext | None = None
     model_attempts: int = 5
+    model_timeout: timedelta = timedelta(minutes=10)
 
     def __post_init__(self) -> None:
         """Check what can be checked before a worker starts."""
@@ -100,6 +103,16 @@ class Agent:
             return "the id is blank"
         if min(self.max_steps, self.queue_limit, self.model_attempts) < 1:
             return "max_steps, queue_limit and model_attempts must be at least 1"
+        return self._problem_of_times()
+
+    def _problem_of_times(self) -> str | None:
+        times = {"turn_timeout": self.turn_timeout, "model_timeout": self.model_timeout}
+        for name, time in times.items():
+            if time is not None and time <= timedelta(0):
+                return f"{name} must be more than nothing, not {time}"
+        for name, rule in (("after_interrupt", self.after_interrupt), ("after_failure", self.after_failure)):
+            if rule not in ("continue", "park"):
+                return f"{name} is 'continue' or 'park', not {rule!r}"
         return None
 
     @property

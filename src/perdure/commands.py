@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
 
+from perdure.contract import AfterStop
 from perdure.errors import InvalidCommand
 from perdure.messages import DataBlock, TextBlock
 from perdure.state import explain
@@ -31,10 +32,6 @@ class OnBusy(StrEnum):
     STEER = "steer"
     LATEST = "latest"
     ROLLBACK = "rollback"
-
-
-AVAILABLE_POLICIES = frozenset({OnBusy.ENQUEUE, OnBusy.REJECT})
-"""The policies that a session carries out; the others are refused by name."""
 
 
 class Partial(StrEnum):
@@ -84,13 +81,6 @@ def _text_as_blocks(value: object) -> object:
     return ({"type": "text", "text": value},) if isinstance(value, str) else value
 
 
-def _known_policy(value: OnBusy) -> OnBusy:
-    if value not in AVAILABLE_POLICIES:
-        msg = f"{value.value!r} is not available; choose one of {', '.join(sorted(AVAILABLE_POLICIES))}"
-        raise ValueError(msg)
-    return value
-
-
 Id: TypeAlias = Annotated[str, BeforeValidator(_unaltered), AfterValidator(_checked_id)]
 OptionalId: TypeAlias = Annotated[Id | None, BeforeValidator(_blank_is_none)]
 MAX_ATTRIBUTES_BYTES = 8 * 1024
@@ -111,13 +101,18 @@ class Command(Frozen):
 
 
 class SubmitTurn(Command):
-    """Give the session something to do."""
+    """Give the session something to do.
+
+    `after_interrupt` and `after_failure` say whether the queue goes on after this turn; by default its agent says so.
+    """
 
     input: Input
     turn_id: Id | None = None
-    on_busy: Annotated[OnBusy, AfterValidator(_known_policy)] = OnBusy.ENQUEUE
+    on_busy: OnBusy = OnBusy.ENQUEUE
     run_id: OptionalId = None
     attributes: Attributes = Field(default_factory=FrozenMap)
+    after_interrupt: AfterStop | None = None
+    after_failure: AfterStop | None = None
     wait: Literal["accepted", "settled"] = "accepted"
 
 
@@ -127,6 +122,44 @@ class Interrupt(Command):
     run_id: OptionalId = None
     message: Note | None = None
     partial: Partial = Partial.KEEP
+
+
+class ResumeTurn(Command):
+    """Go on with a turn that was interrupted or has failed, in a new run."""
+
+    turn_id: Id
+    run_id: OptionalId = None
+
+
+class CancelTurn(Command):
+    """Have a turn be over for good, whether it waits, runs or could be resumed."""
+
+    turn_id: Id
+
+
+class Steer(Command):
+    """Add input to the running turn. It is seen by its next model call."""
+
+    input: Input
+    run_id: OptionalId = None
+
+
+class Inject(Command):
+    """Add input that the next step of whatever turn comes will see. Starts nothing."""
+
+    input: Input
+
+
+class Pause(Command):
+    """Let no further step begin."""
+
+    reason: Note | None = None
+
+
+class Unpause(Command):
+    """Go on after a pause."""
+
+    reason: Note | None = None
 
 
 class Close(Command):
@@ -141,16 +174,30 @@ class WaitTurn(Command):
     turn_id: Id
 
 
-AnyCommand: TypeAlias = SubmitTurn | Interrupt | Close | WaitTurn
+AnyCommand: TypeAlias = (
+    SubmitTurn | Interrupt | ResumeTurn | CancelTurn | Steer | Inject | Pause | Unpause | Close | WaitTurn
+)
 
 SUBMIT_TURN = "submit_turn"
 INTERRUPT = "interrupt"
+RESUME_TURN = "resume_turn"
+CANCEL_TURN = "cancel_turn"
+STEER = "steer"
+INJECT = "inject"
+PAUSE = "pause"
+UNPAUSE = "unpause"
 CLOSE = "close"
 WAIT_TURN = "wait_turn"
 
 BY_NAME: Mapping[str, type[AnyCommand]] = {
     SUBMIT_TURN: SubmitTurn,
     INTERRUPT: Interrupt,
+    RESUME_TURN: ResumeTurn,
+    CANCEL_TURN: CancelTurn,
+    STEER: Steer,
+    INJECT: Inject,
+    PAUSE: Pause,
+    UNPAUSE: Unpause,
     CLOSE: Close,
     WAIT_TURN: WaitTurn,
 }

@@ -6,7 +6,8 @@ Commands have their names in `commands`, errors in `errors`.
 
 from __future__ import annotations
 
-from typing import Literal
+from datetime import datetime
+from typing import Literal, TypeAlias
 
 from pydantic import Field
 
@@ -25,6 +26,7 @@ SESSION_VIEW = "session_view"
 TURN = "turn"
 CONTEXT_PAGE = "context_page"
 TRANSCRIPT_PAGE = "transcript_page"
+OPERATIONS = "operations"
 
 ATTRIBUTE_AGENT = "PerdureAgent"
 ATTRIBUTE_USER = "PerdureUser"
@@ -50,11 +52,19 @@ class Mark(Frozen):
     digest: str
 
 
+AfterStop: TypeAlias = Literal["continue", "park"]
+"""Whether the queue goes on after a turn that was interrupted or has failed, or waits until that one is resumed or
+cancelled."""
+
+
 class Limits(Frozen):
-    """What an agent's definition says about turns and queue; it reaches the session with each model answer."""
+    """What an agent's definition says about turns and queue; it comes with whatever a model call ends with."""
 
     max_steps: int = 32
     queue_limit: int = 100
+    turn_timeout_seconds: float | None = None
+    after_interrupt: AfterStop = "continue"
+    after_failure: AfterStop = "continue"
     carry_bytes: int | None = MAX_INLINE_BYTES
     """How large a session may be to continue as a new run; None where large payloads are stored outside."""
 
@@ -78,6 +88,8 @@ class ModelCall(Frozen):
     delta: tuple[Message, ...] | None = ()
     activated_groups: tuple[str, ...] | None = None
     plan_active: bool = False
+    clock_from: datetime | None = None
+    """When the run's time began, on the server's clock: the agent may say how long it may take."""
 
 
 class CallPlan(Frozen):
@@ -180,6 +192,12 @@ class StateRequest(Frozen):
     context: bool = True
 
 
+class WantedOperations(Frozen):
+    """The operations that are to run: what is not among them, or not any more, must not be begun."""
+
+    operation_ids: tuple[str, ...] = ()
+
+
 class Closed(Frozen):
     """The workflow's result."""
 
@@ -195,6 +213,12 @@ ERROR_UNCERTAIN = "OperationUncertain"
 ERROR_NOT_STARTED = "NotStarted"
 """Failure type of a tool call that ended before the tool was begun. Whatever else a `once` call fails with leaves open
 what has happened: its definite errors are results."""
+
+ERROR_UNWANTED = "Unwanted"
+"""Failure type of an operation that a worker took up after the session had given it up. It was not begun."""
+
+TURN_TIMEOUT = "turn_timeout"
+"""Error type of a turn that took longer than its agent allows."""
 
 ERROR_UNKNOWN_AGENT = "UnknownAgent"
 """Failure type of a model call that reached a worker without the session's agent."""

@@ -7,12 +7,13 @@ to another worker, or continued as new, goes on by itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from perdure.contract import CallPlan, ModelCall, ToolInvocation
 from perdure.operations import MODEL, readable_id
-from perdure.turns import Acting, CurrentTurn, PlannedCall, Thinking
+from perdure.turns import Acting, CurrentTurn, Due, PlannedCall, Thinking
 from perdure.values import canonical_json
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def decide(session: Session) -> tuple[Wish, ...]:
         return ()
     wanted = Wanted.RUN if current.stop is None else Wanted.SETTLE
     match current.phase:
+        case Due():
+            return ()
         case Thinking():
             activity_id = readable_id(current.turn_id, current.step, MODEL, 0)
             return (CallModel(current.phase.operation_id, activity_id, current.turn_id, current.step, wanted),)
@@ -71,6 +74,22 @@ def decide(session: Session) -> tuple[Wish, ...]:
             return tuple(_call_tool(current, call, wanted) for call in current.phase.calls if not call.settled)
         case _:  # pragma: no cover
             assert_never(current.phase)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """When a run is to be stopped for the time that it takes."""
+
+    run_id: str
+    at: datetime
+
+
+def deadline(session: Session) -> Deadline | None:
+    """Return when the active run has had its time; None when nothing counts against it."""
+    current, seconds = session.steerable, session.limits.turn_timeout_seconds
+    if current is None or seconds is None or current.clock_from is None or isinstance(current.phase, Due):
+        return None
+    return Deadline(current.run_id, current.clock_from + timedelta(seconds=seconds))
 
 
 def _call_tool(current: CurrentTurn, call: PlannedCall, wanted: Wanted) -> CallTool:
@@ -120,6 +139,7 @@ def model_call(session: Session, wish: CallModel) -> ModelCall:
         delta=delta if size <= MAX_DELTA_BYTES else None,
         activated_groups=state.tool_context.activated_groups or None,
         plan_active=state.plan_mode_context.plan_active,
+        clock_from=current.clock_from,
     )
 
 

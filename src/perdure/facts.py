@@ -13,7 +13,7 @@ from perdure.commands import InputBlock, OnBusy, Partial
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from perdure.contract import ModelAnswer
+    from perdure.contract import AfterStop, Limits, ModelAnswer
     from perdure.messages import ToolResultBlock
     from perdure.results import TurnError
     from perdure.values import FrozenMap
@@ -29,6 +29,63 @@ class TurnSubmitted:
     input: tuple[InputBlock, ...]
     on_busy: OnBusy
     attributes: FrozenMap[str]
+    actor: str | None = None
+    after_interrupt: AfterStop | None = None
+    after_failure: AfterStop | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    """Somebody asked to go on with the unfinished turn, in a new run."""
+
+    at: datetime
+    turn_id: str
+    run_id: str
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """Somebody asked that a turn be over for good."""
+
+    at: datetime
+    turn_id: str
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InputSteered:
+    """Input came for the running turn."""
+
+    at: datetime
+    input: tuple[InputBlock, ...]
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InputInjected:
+    """Input came for the next step of whatever turn comes."""
+
+    at: datetime
+    input: tuple[InputBlock, ...]
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PauseRequested:
+    """Somebody asked that no further step begin."""
+
+    at: datetime
+    reason: str | None = None
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnpauseRequested:
+    """Somebody asked to go on."""
+
+    at: datetime
+    reason: str | None = None
     actor: str | None = None
 
 
@@ -63,6 +120,14 @@ class CommandRejected:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelStarted:
+    """A model call was handed out."""
+
+    at: datetime
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class ModelAnswered:
     """A model call gave a whole answer, or, when it was cancelled, what it had streamed until then."""
 
@@ -73,11 +138,12 @@ class ModelAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ModelFailed:
-    """A model call failed for good, or was cancelled and left nothing."""
+    """A model call failed for good, or was cancelled and left nothing. `limits` are the agent's, if it got that far."""
 
     at: datetime
     operation_id: str
     error: TurnError
+    limits: Limits | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +180,31 @@ class GraceExpired:
     operation_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class TimeExpired:
+    """The time ran out that a run may take."""
+
+    at: datetime
+    run_id: str
+
+
 Fact: TypeAlias = (
     TurnSubmitted
+    | ResumeRequested
+    | CancelRequested
+    | InputSteered
+    | InputInjected
+    | PauseRequested
+    | UnpauseRequested
     | InterruptRequested
     | CloseRequested
     | CommandRejected
+    | ModelStarted
     | ModelAnswered
     | ModelFailed
     | ToolStarted
     | ToolFinished
     | ToolLost
     | GraceExpired
+    | TimeExpired
 )

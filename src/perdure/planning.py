@@ -69,17 +69,28 @@ class Planner:
         return ModelAnswer(
             message=self._message((*thinking, *text, *uses), response),
             plans=plans,
-            limits=Limits(
-                max_steps=self.agent.max_steps, queue_limit=self.agent.queue_limit, carry_bytes=self.carry_bytes
-            ),
+            limits=self.limits,
             usage=response.usage,
         )
 
     def partial(self, text: str) -> ModelAnswer:
-        """Return what was streamed before the call was cancelled."""
+        """Return what was streamed before the call was cancelled, which may be nothing."""
         message = self._message((TextBlock(text),), ModelResponse(text))
         marked = freeze_object({INTERRUPTED_MARK: True})
-        return ModelAnswer(message=message.model_copy(update={"metadata": marked}), partial=True)
+        return ModelAnswer(message=message.model_copy(update={"metadata": marked}), limits=self.limits, partial=True)
+
+    @property
+    def limits(self) -> Limits:
+        """What the agent says of turns and queue."""
+        timeout = self.agent.turn_timeout
+        return Limits(
+            max_steps=self.agent.max_steps,
+            queue_limit=self.agent.queue_limit,
+            turn_timeout_seconds=None if timeout is None else timeout.total_seconds(),
+            after_interrupt=self.agent.after_interrupt,
+            after_failure=self.agent.after_failure,
+            carry_bytes=self.carry_bytes,
+        )
 
     def _message(self, content: tuple[Block, ...], response: ModelResponse) -> Message:
         return Message(

@@ -48,20 +48,37 @@ class SessionStatus(StrEnum):
     CLOSED = "closed"
 
 
-Disposition = Literal["started", "queued", "steered", "duplicate", "settled"]
+Disposition = Literal["started", "queued", "steered", "duplicate", "settled", "stopping"]
 
 
 class Receipt(Frozen):
     """A command was accepted and is durable.
 
     `run_id` is the run that carries the turn out, now or when its place in the queue comes; `position` is that place,
-    from 1, or None when the turn does not wait.
+    from 1, or None when the turn does not wait. Input that joined a running turn (`steered`) names that turn. Injected
+    input starts no turn: its receipt names the turn that will see it (`steered`), or none (an empty `turn_id`,
+    `queued`) as long as none runs.
     """
 
     turn_id: str
     run_id: str | None = None
     disposition: Disposition
     position: int | None = None
+
+
+class SteerReceipt(Frozen):
+    """The running turn was steered: the model call of `step` will see it."""
+
+    turn_id: str
+    run_id: str
+    step: int
+
+
+class PauseReceipt(Frozen):
+    """Whether the session is paused now. `turn_id` is the turn whose step is still being finished, or that is held."""
+
+    paused: bool
+    turn_id: str | None = None
 
 
 class InterruptReceipt(Frozen):
@@ -177,13 +194,29 @@ class Interaction(Frozen):
 
 
 class ActiveRun(Frozen):
-    """The run that is being executed. `doing` is for people: the model, or which tools."""
+    """The run that is being executed. `doing` is for people: the model, or which tools; stopping; held by a pause.
+
+    `actor` submitted the turn, `stopped_by` asked to stop it.
+    """
 
     turn_id: str
     run_id: str
     step: int
     doing: Text
     since: datetime
+    actor: Text | None = None
+    stopped_by: Text | None = None
+
+
+class Stopped(Frozen):
+    """The turn that can be resumed: how it ended, and who asked for that."""
+
+    turn_id: str
+    status: TurnStatus
+    ended_at: datetime
+    stopped_by: Text | None = None
+    message: Text | None = None
+    error: TurnError | None = None
 
 
 class QueueEntry(Frozen):
@@ -205,7 +238,12 @@ class Rejection(Frozen):
 
 
 class SessionView(Frozen):
-    """A session at a glance."""
+    """A session at a glance.
+
+    `unfinished` is the turn that was interrupted or failed last, or that is suspended; `stopped` says more of it when
+    it can be resumed. `parked` is the turn that holds the queue until it is resumed or cancelled. `waiting_inputs`
+    counts what was steered or injected and not seen yet.
+    """
 
     status: SessionStatus
     revision: int
@@ -214,9 +252,14 @@ class SessionView(Frozen):
     interactions: tuple[Interaction, ...] = ()
     uncertain: tuple[Operation, ...] = ()
     unfinished: str | None = None
+    stopped: Stopped | None = None
+    parked: str | None = None
     rejections: tuple[Rejection, ...] = ()
     rejected_count: int = 0
     paused: bool = False
+    pause_reason: Text | None = None
+    paused_by: Text | None = None
+    waiting_inputs: int = 0
     usage: Usage = Field(default_factory=Usage)
     messages: int = 0
     turns: int = 0

@@ -14,7 +14,7 @@ from perdure.identity import SessionKey
 from perdure.messages import Message, Usage, chain, chain_all, context_origin
 from perdure.results import EntryKind, Operation, Rejection, SessionStatus, TranscriptEntry, TurnStatus
 from perdure.state import AgentState
-from perdure.turns import CurrentTurn, QueuedTurn, TurnRecord
+from perdure.turns import Aside, CurrentTurn, Joined, Pause, QueuedTurn, TurnRecord
 from perdure.values import Frozen, Text, freeze_record
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ class Session(Frozen):
     """The whole value of one session.
 
     `head` is the digest of the whole context; `known` the place up to which the worker that made the last model call
-    has it already.
+    has it already. `unfinished` is the turn that ended last of those that were interrupted or failed: the one that can
+    be resumed. `parked` is the turn whose end holds the queue. `asides` is input that the next step will see.
     """
 
     state: AgentState
@@ -37,6 +38,11 @@ class Session(Frozen):
     known: Mark
     current: CurrentTurn | None = None
     queue: tuple[QueuedTurn, ...] = ()
+    unfinished: CurrentTurn | None = None
+    parked: str | None = None
+    pause: Pause | None = None
+    asides: tuple[Aside, ...] = ()
+    joined: tuple[Joined, ...] = ()
     turns: tuple[TurnRecord, ...] = ()
     turn_count: int = 0
     limits: Limits = Field(default_factory=Limits)
@@ -70,9 +76,19 @@ class Session(Frozen):
         return self.current if self.current is not None and not self.current.suspended else None
 
     @property
+    def steerable(self) -> CurrentTurn | None:
+        """The turn that input can join: it runs, and nobody has stopped it."""
+        return self.running if self.running is not None and self.running.stop is None else None
+
+    @property
+    def paused(self) -> bool:
+        """Whether no step may begin."""
+        return self.pause is not None
+
+    @property
     def busy(self) -> bool:
         """Whether a new turn would have to wait."""
-        return self.current is not None or bool(self.queue)
+        return self.current is not None or bool(self.queue) or self.paused or self.parked is not None
 
     @property
     def closed(self) -> bool:
@@ -86,7 +102,7 @@ class Session(Frozen):
             return SessionStatus.CLOSED
         if self.current is not None and self.current.suspended:
             return SessionStatus.NEEDS_RECONCILIATION
-        return SessionStatus.ACTIVE
+        return SessionStatus.PAUSED if self.paused else SessionStatus.ACTIVE
 
     @property
     def mark(self) -> Mark:
@@ -96,6 +112,15 @@ class Session(Frozen):
     def record(self, turn_id: str) -> TurnRecord | None:
         """Return what is remembered of a turn. The newest are looked at first."""
         return next((record for record in reversed(self.turns) if record.turn_id == turn_id), None)
+
+    def joined_by(self, turn_id: str) -> Joined | None:
+        """Return the submit of this turn id that joined another turn, if it did."""
+        return next((one for one in reversed(self.joined) if one.turn_id == turn_id), None)
+
+    def find(self, turn_id: str) -> TurnRecord | None:
+        """Return what is remembered of a turn, or of the one that it joined."""
+        joined = self.joined_by(turn_id)
+        return self.record(turn_id if joined is None else joined.into)
 
     def run_ids(self) -> Iterator[str]:
         """Yield the run ids that are taken."""
@@ -146,7 +171,25 @@ def with_entry(
     return change(session, transcript=(*session.transcript, entry), last_seq=seq)
 
 
+def without_messages(session: Session, ids: frozenset[str]) -> Session:
+    """Take messages out of the context. What the last worker has of it is known only up to the first of them."""
+    kept: list[Message] = []
+    head, known = context_origin(session.state.summary), None
+    for message in session.state.context:
+        if message.id in ids:
+            known = known or Mark(position=len(kept), digest=head)
+        else:
+            head = chain(head, message)
+            kept.append(message)
+    if known is None:
+        return session
+    if known.position > session.known.position:
+        known = session.known
+    state = change(session.state, context=tuple(kept), revision=session.state.revision + 1)
+    return change(session, state=state, head=head, known=known)
+
+
 def status_of(session: Session, turn_id: str) -> TurnStatus | None:
     """Return a turn's status, or None when the session doesn't know it."""
-    record = session.record(turn_id)
+    record = session.find(turn_id)
     return None if record is None else record.status

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from perdure.commands import InputBlock, Partial
-from perdure.contract import CallPlan
+from perdure.contract import AfterStop, CallPlan
 from perdure.messages import ToolResultBlock, Usage
 from perdure.results import RunView, TurnError, TurnStatus
 from perdure.values import Frozen, FrozenMap, Text, canonical_json, digest
@@ -31,6 +31,26 @@ class QueuedTurn(Frozen):
     run_id: str
     input: tuple[InputBlock, ...]
     attributes: FrozenMap[Text] = Field(default_factory=FrozenMap)
+    ahead: bool = False
+    """It took the place of the turn that it stopped: a parked queue does not hold it."""
+    after_interrupt: AfterStop | None = None
+    after_failure: AfterStop | None = None
+
+
+class Joined(Frozen):
+    """A submit that joined a running turn: its own turn id now means that turn."""
+
+    turn_id: str
+    into: str
+    input_digest: str
+
+
+class Aside(Frozen):
+    """Input that waits for the next step: of one turn, which was steered by it, or of whatever turn comes."""
+
+    message_id: str
+    input: tuple[InputBlock, ...]
+    turn_id: str | None = None
 
 
 class TurnRecord(Frozen):
@@ -64,12 +84,20 @@ class PlannedCall(Frozen):
         return self.result is not None or self.lost is not None
 
 
+class Due(Frozen):
+    """A step has ended, or none has begun: the next one is due. Only a pause keeps a turn here."""
+
+    kind: Literal["due"] = "due"
+    since: datetime
+
+
 class Thinking(Frozen):
-    """The step's model call is wanted."""
+    """The step's model call is wanted; `started` when it was handed out."""
 
     kind: Literal["thinking"] = "thinking"
     operation_id: str
     since: datetime
+    started: bool = False
 
 
 class Acting(Frozen):
@@ -80,14 +108,21 @@ class Acting(Frozen):
     since: datetime
 
 
-Phase: TypeAlias = Annotated[Thinking | Acting, Field(discriminator="kind")]
+Phase: TypeAlias = Annotated[Due | Thinking | Acting, Field(discriminator="kind")]
 
 
 class StopReason(StrEnum):
     """Why a run is being stopped."""
 
     INTERRUPT = "interrupt"
+    TIMEOUT = "timeout"
+    CANCEL = "cancel"
     CLOSE = "close"
+
+    @property
+    def final(self) -> bool:
+        """Whether the turn can't go on after this."""
+        return self in (StopReason.CANCEL, StopReason.CLOSE)
 
 
 class Stop(Frozen):
@@ -96,19 +131,40 @@ class Stop(Frozen):
     reason: StopReason
     message: Text | None = None
     partial: Partial = Partial.KEEP
+    actor: Text | None = None
+    at: datetime | None = None
 
 
 class CurrentTurn(Frozen):
-    """The turn that runs, or that is suspended: its record's status says which."""
+    """The turn that runs, or that is suspended: its record's status says which. Also what is kept of an unfinished one.
+
+    `step` is the one that is under way or was the last; it counts through all runs, of which this one began with
+    `first_step`. `clock_from` is when the run's time began, later by as long as it was paused. `effectful` says that a
+    tool was handed out that is not read-only. `message_ids` are the messages that the turn has put into the context.
+    """
 
     turn_id: str
     run_id: str
     first_run_id: str = ""
     attributes: FrozenMap[Text] = Field(default_factory=FrozenMap)
-    step: int = 1
+    step: int = 0
+    first_step: int = 1
     phase: Phase
     stop: Stop | None = None
     suspended: bool = False
+    clock_from: datetime | None = None
+    after_interrupt: AfterStop | None = None
+    after_failure: AfterStop | None = None
+    effectful: bool = False
+    message_ids: tuple[str, ...] = ()
+
+
+class Pause(Frozen):
+    """A session is paused: since when, why, and by whom."""
+
+    at: datetime
+    reason: Text | None = None
+    actor: Text | None = None
 
 
 def input_digest(blocks: tuple[InputBlock, ...]) -> str:
@@ -116,11 +172,14 @@ def input_digest(blocks: tuple[InputBlock, ...]) -> str:
     return digest(canonical_json([block.model_dump(mode="json") for block in blocks]))
 
 
-def remember(records: tuple[TurnRecord, ...], record: TurnRecord) -> tuple[TurnRecord, ...]:
+def remember(
+    records: tuple[TurnRecord, ...], record: TurnRecord, needed: frozenset[str | None] = frozenset()
+) -> tuple[TurnRecord, ...]:
     """Add a record, forgetting the oldest ones above `REMEMBERED_TURNS` that nothing depends on any more."""
     records = (*records, record)
     excess = len(records) - REMEMBERED_TURNS
     if excess <= 0:
         return records
-    forgotten = {old.turn_id for old in [old for old in records if old.status in FORGETTABLE][:excess]}
+    free = [old.turn_id for old in records if old.status in FORGETTABLE and old.turn_id not in needed]
+    forgotten = set(free[:excess])
     return tuple(old for old in records if old.turn_id not in forgotten)

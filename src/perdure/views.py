@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from perdure.contract import PAGE_BYTES, ContextPage, PageRequest, TranscriptPage
 from perdure.messages import Block, Message, blocks_text, chain, context_origin
@@ -12,14 +12,16 @@ from perdure.results import (
     Interaction,
     InteractionCall,
     InterruptReceipt,
+    PauseReceipt,
     QueueEntry,
     Receipt,
     SessionView,
+    SteerReceipt,
+    Stopped,
     TranscriptEntry,
-    TurnStatus,
     TurnView,
 )
-from perdure.turns import Acting, CurrentTurn, TurnRecord
+from perdure.turns import Acting, CurrentTurn, Due, Thinking, TurnRecord
 from perdure.values import Frozen, json_bytes
 
 if TYPE_CHECKING:
@@ -41,8 +43,14 @@ def session_view(session: Session, *, history_length: int = 0, history_size: int
         interactions=interactions(session),
         uncertain=session.uncertain,
         unfinished=_unfinished(session),
+        stopped=_stopped(session),
+        parked=session.parked,
         rejections=session.rejections,
         rejected_count=session.rejected_count,
+        paused=session.paused,
+        pause_reason=session.pause.reason if session.pause else None,
+        paused_by=session.pause.actor if session.pause else None,
+        waiting_inputs=len(session.asides),
         usage=session.usage,
         messages=len(session.state.context),
         turns=session.turn_count,
@@ -55,21 +63,30 @@ def _active(session: Session) -> ActiveRun | None:
     current = session.running
     if current is None:
         return None
+    record = session.record(current.turn_id)
     return ActiveRun(
         turn_id=current.turn_id,
         run_id=current.run_id,
         step=current.step,
         doing=_doing(current),
         since=current.phase.since,
+        actor=None if record is None else record.actor,
+        stopped_by=None if current.stop is None else current.stop.actor,
     )
 
 
 def _doing(current: CurrentTurn) -> str:
     if current.stop is not None:
         return "stopping"
-    if isinstance(current.phase, Acting):
-        return ", ".join(call.plan.tool for call in current.phase.calls if not call.settled) or "tools"
-    return "model"
+    match current.phase:
+        case Due():
+            return "held"
+        case Thinking():
+            return "model"
+        case Acting():
+            return ", ".join(call.plan.tool for call in current.phase.calls if not call.settled) or "tools"
+        case _:  # pragma: no cover
+            assert_never(current.phase)
 
 
 def _queue(session: Session) -> Iterator[QueueEntry]:
@@ -114,19 +131,34 @@ def interactions(session: Session) -> tuple[Interaction, ...]:
 
 
 def _unfinished(session: Session) -> str | None:
-    """Return the latest turn that has run, if it was interrupted or has failed."""
-    for record in reversed(session.turns):
-        if record.runs and record.status.settled:
-            unfinished = record.status in (TurnStatus.INTERRUPTED, TurnStatus.FAILED, TurnStatus.SUSPENDED)
-            return record.turn_id if unfinished else None
-    return None
+    """Return the turn that somebody may go on with: the suspended one, or the one that can be resumed."""
+    current = session.current
+    if current is not None and current.suspended:
+        return current.turn_id
+    return None if session.unfinished is None else session.unfinished.turn_id
+
+
+def _stopped(session: Session) -> Stopped | None:
+    kept = session.unfinished
+    record = None if kept is None else session.record(kept.turn_id)
+    if kept is None or record is None:
+        return None
+    return Stopped(
+        turn_id=kept.turn_id,
+        status=record.status,
+        ended_at=kept.phase.since,
+        stopped_by=None if kept.stop is None else kept.stop.actor,
+        message=None if kept.stop is None else kept.stop.message,
+        error=record.error,
+    )
 
 
 def turn_view(session: Session, turn_id: str) -> TurnView | None:
-    """Return a turn as it stands, or None when the session doesn't know it."""
-    record = session.record(turn_id)
+    """Return a turn as it stands, or the one that it joined; None when the session doesn't know it."""
+    record = session.find(turn_id)
     if record is None:
         return None
+    turn_id = record.turn_id
     return TurnView(
         turn_id=turn_id,
         status=record.status,
@@ -143,6 +175,7 @@ def turn_view(session: Session, turn_id: str) -> TurnView | None:
 
 class _Content(Frozen):
     content: tuple[Block, ...] = ()
+    via: str | None = None
 
 
 class _Said(Frozen):
@@ -150,31 +183,82 @@ class _Said(Frozen):
 
 
 def _input(transcript: Sequence[TranscriptEntry], turn_id: str) -> tuple[Block, ...]:
-    for entry in reversed(transcript):
-        if entry.turn_id == turn_id and entry.kind == "input":
-            return _Content.model_validate(entry.data).content
-    return ()
+    entry = next((each for each in reversed(transcript) if _begins(each, turn_id)), None)
+    return () if entry is None else _Content.model_validate(entry.data).content
+
+
+def _begins(entry: TranscriptEntry, turn_id: str) -> bool:
+    """Whether this is the input that began the turn, and not one that was added later."""
+    return entry.turn_id == turn_id and entry.kind == "input" and "via" not in entry.data
 
 
 def _output(transcript: Sequence[TranscriptEntry], turn_id: str) -> str:
     for entry in reversed(transcript):
         if entry.turn_id == turn_id and entry.kind == "assistant":
             return _Said.model_validate(entry.data).message.text
-        if entry.turn_id == turn_id and entry.kind == "input":
+        if _begins(entry, turn_id):
             return ""
     return ""
 
 
-def receipt(session: Session, record: TurnRecord, *, repeated: bool = False) -> Receipt:
-    """Return the receipt of a submit, in the words of the turn's present place."""
+def submit_receipt(session: Session, turn_id: str, *, repeated: bool = False) -> Receipt | None:
+    """Return the receipt of a submit, in the words of the turn's present place; None for a turn that is not known."""
+    record = session.find(turn_id)
+    if record is None:
+        return None
     waiting = [turn.turn_id for turn in session.queue]
     position = waiting.index(record.turn_id) + 1 if record.turn_id in waiting else None
-    run_id = record.runs[-1].run_id if record.runs else record.run_id
     if repeated:
         disposition = "settled" if record.status.settled else "duplicate"
+    elif session.joined_by(turn_id) is not None:
+        disposition = "steered"
     else:
         disposition = "started" if position is None else "queued"
-    return Receipt(turn_id=record.turn_id, run_id=run_id, disposition=disposition, position=position)
+    return Receipt(turn_id=record.turn_id, run_id=_run_id(record), disposition=disposition, position=position)
+
+
+def resume_receipt(session: Session, turn_id: str) -> Receipt:
+    """Return the receipt of a turn that was resumed."""
+    record = session.record(turn_id)
+    return Receipt(turn_id=turn_id, run_id=None if record is None else _run_id(record), disposition="started")
+
+
+def cancel_receipt(session: Session, turn_id: str) -> Receipt:
+    """Return the receipt of a turn that is to be over."""
+    record = session.record(turn_id)
+    settled = record is None or record.status.settled
+    return Receipt(
+        turn_id=turn_id,
+        run_id=None if record is None else _run_id(record),
+        disposition="settled" if settled else "stopping",
+    )
+
+
+def _run_id(record: TurnRecord) -> str:
+    return record.runs[-1].run_id if record.runs else record.run_id
+
+
+def steer_receipt(session: Session) -> SteerReceipt | None:
+    """Return which step will see what the running turn is steered by now; None when no turn can be steered."""
+    current = session.steerable
+    if current is None:
+        return None
+    begun = not isinstance(current.phase, Thinking) or current.phase.started
+    return SteerReceipt(turn_id=current.turn_id, run_id=current.run_id, step=current.step + (1 if begun else 0))
+
+
+def inject_receipt(session: Session) -> Receipt:
+    """Return who will see what is injected now."""
+    running = session.steerable
+    if running is None:
+        return Receipt(turn_id="", disposition="queued")
+    return Receipt(turn_id=running.turn_id, run_id=running.run_id, disposition="steered")
+
+
+def pause_receipt(session: Session) -> PauseReceipt:
+    """Return whether the session is paused."""
+    running = session.running
+    return PauseReceipt(paused=session.paused, turn_id=None if running is None else running.turn_id)
 
 
 def interrupt_receipt(session: Session) -> InterruptReceipt:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from perdure.admission import admit
-from perdure.advance import INTERRUPTED_TEXT, MAX_STEPS
 from perdure.commands import OnBusy, Partial, SubmitTurn, WaitTurn
 from perdure.contract import Limits, PageRequest
 from perdure.decide import CallModel, CallTool, decide, model_call, tool_invocation
@@ -11,12 +10,13 @@ from perdure.errors import QueueFull, RunConflict, SessionBusy, SessionClosed, S
 from perdure.facts import ModelAnswered, TurnSubmitted
 from perdure.messages import Message, ResultState, Role, TextBlock, Usage, as_blocks, chain_all, context_origin, flaws
 from perdure.operations import Effect, operation_id
-from perdure.results import SessionStatus, TurnStatus
-from perdure.session import REMEMBERED_REJECTIONS, Session
+from perdure.results import Receipt, SessionStatus, TurnStatus
+from perdure.rules.ending import INTERRUPTED_TEXT, MAX_STEPS
+from perdure.session import REMEMBERED_REJECTIONS, Session, change
 from perdure.state import AgentState
 from perdure.turns import REMEMBERED_TURNS, TurnRecord, remember
 from perdure.values import FrozenMap, freeze_object
-from perdure.views import context_page, interrupt_receipt, receipt, session_view, transcript_page, turn_view
+from perdure.views import context_page, interrupt_receipt, session_view, submit_receipt, transcript_page, turn_view
 from tests.support.lives import KEY, Call, Life, result_states
 from tests.support.strategies import EPOCH
 
@@ -97,21 +97,14 @@ def test_the_same_submit_again_is_the_same_turn_and_another_input_is_a_conflict(
 def test_a_repeated_submit_gets_the_receipt_of_the_turn_as_it_stands() -> None:
     """B13: queued with its place, then running, then settled."""
     life = living("t1", "t2")
-    record = life.session.record("t2")
-    assert record is not None
-    assert receipt(life.session, record).model_dump() == {
-        "turn_id": "t2",
-        "run_id": "run-of-t2",
-        "disposition": "queued",
-        "position": 1,
-    }
-    assert receipt(life.session, record, repeated=True).disposition == "duplicate"
+    queued = Receipt(turn_id="t2", run_id="run-of-t2", disposition="queued", position=1)
+    assert submit_receipt(life.session, "t2") == queued
+    assert submit_receipt(life.session, "t2", repeated=True) == change(queued, disposition="duplicate")
     life.answer("one")
     life.answer("two")
-    settled = life.session.record("t2")
-    assert settled is not None
-    assert receipt(life.session, settled, repeated=True).disposition == "settled"
-    assert receipt(life.session, settled).position is None
+    settled = change(queued, disposition="settled", position=None)
+    assert submit_receipt(life.session, "t2", repeated=True) == settled
+    assert submit_receipt(life.session, "t3") is None
 
 
 def test_the_submit_above_the_bound_of_the_queue_is_refused_and_nothing_accepted_is_dropped() -> None:

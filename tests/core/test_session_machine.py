@@ -25,7 +25,7 @@ from perdure.results import TurnError, TurnStatus
 from perdure.session import Session, change
 from perdure.turns import Acting, Thinking
 from perdure.values import FrozenMap
-from perdure.views import context_page, interrupt_receipt, receipt, session_view, transcript_page, turn_view
+from perdure.views import context_page, interrupt_receipt, session_view, submit_receipt, transcript_page, turn_view
 from tests.support.lives import KEY, Call, Life
 
 if TYPE_CHECKING:
@@ -415,8 +415,8 @@ class SessionMachine(RuleBasedStateMachine):
             assert view is not None
             assert view.result().status is record.status
             assert view.input
-            receipt(self.session, record)
-            receipt(self.session, record, repeated=True)
+            submit_receipt(self.session, record.turn_id)
+            submit_receipt(self.session, record.turn_id, repeated=True)
         assert turn_view(self.session, "nobody's") is None
         page = context_page(
             self.session, PageRequest(after=self.session.known.position, digest=self.session.known.digest)

@@ -24,7 +24,7 @@ from perdure import (
 from perdure.errors import StaleRun, TurnConflict
 from perdure.messages import flaws
 from perdure.testing import ReplyLike, ScriptedModel, serve
-from tests.support.world import events, fresh, until, world
+from tests.support.world import asked, events, fresh, until, world
 
 if TYPE_CHECKING:
     from worker.embedded import EmbeddedServer
@@ -298,9 +298,13 @@ async def test_two_interrupts_of_one_run_are_both_heard(server: EmbeddedServer) 
         session = served.sessions.session("a", fresh())
         receipt = await session.submit("pay")
         await asyncio.wait_for(started.wait(), 30)
-        await session.interrupt(message="stop")
-        await session.interrupt(message="I said stop")
+        first = asyncio.create_task(session.interrupt(message="stop"))
+        await until(lambda: asked(session, 1))
+        second = asyncio.create_task(session.interrupt(message="I said stop"))
+        await until(lambda: asked(session, 2))
         finish.set()
+        assert (await first).interrupted
+        assert (await second).interrupted
         await session.result(receipt.turn_id, timeout=30)
         assert (await session.state()).context[-1].text == "stop\nI said stop"
 

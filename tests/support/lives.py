@@ -7,25 +7,38 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from perdure.admission import admit, known_turn
+from perdure.admission import admit, repeats
 from perdure.advance import advance
-from perdure.commands import Close, Interrupt, OnBusy, Partial, SubmitTurn
-from perdure.contract import CallPlan, Limits, ModelAnswer, SessionStart
+from perdure.commands import (
+    AnyCommand,
+    CancelTurn,
+    Close,
+    Inject,
+    Interrupt,
+    OnBusy,
+    Partial,
+    Pause,
+    ResumeTurn,
+    Steer,
+    SubmitTurn,
+    Unpause,
+)
+from perdure.contract import AfterStop, CallPlan, Limits, ModelAnswer, SessionStart
 from perdure.decide import CallModel, CallTool, Wanted, decide
 from perdure.facts import (
-    CloseRequested,
     CommandRejected,
     Fact,
     GraceExpired,
-    InterruptRequested,
     ModelAnswered,
     ModelFailed,
+    ModelStarted,
+    TimeExpired,
     ToolFinished,
     ToolLost,
     ToolStarted,
-    TurnSubmitted,
 )
 from perdure.identity import SessionKey
+from perdure.intake import fact_of
 from perdure.messages import (
     INTERRUPTED_MARK,
     Block,
@@ -67,11 +80,37 @@ class Life:
     session: Session = field(default_factory=lambda: Session.new(KEY))
     at: datetime = EPOCH
     limits: Limits = field(default_factory=Limits)
+    ids: int = 0
+
+    eager: bool = True
+    """Whether a model call is handed out as soon as it is wanted, as it is by the workflow."""
 
     def take(self, fact: Fact) -> Session:
         """Take in a fact."""
         self.session = advance(self.session, fact)
+        if self.eager:
+            self.begin()
         return self.session
+
+    def begin(self) -> Session:
+        """Hand out the model call that is wanted, if one is."""
+        for wish in decide(self.session):
+            if isinstance(wish, CallModel) and wish.wanted is Wanted.RUN:
+                self.session = advance(self.session, ModelStarted(self.at, wish.operation_id))
+        return self.session
+
+    def command(self, command: AnyCommand) -> Session:
+        """Have a command admitted like the workflow admits it, which raises when it is refused, and take it in."""
+        admit(self.session, command)
+        if isinstance(command, SubmitTurn) and repeats(self.session, command):
+            return self.session
+        fact = fact_of(command, self.now(), self.fresh_id)
+        return self.session if fact is None else self.take(fact)
+
+    def fresh_id(self) -> str:
+        """Return an id that was never used."""
+        self.ids += 1
+        return f"id-{self.ids}"
 
     def now(self) -> datetime:
         """Let a second pass, and return the time."""
@@ -83,30 +122,62 @@ class Life:
         start = json.dumps({"carried": self.session.model_dump(mode="json")})
         self.session = Session.model_validate(SessionStart.model_validate(parse_json(start)).carried)
 
-    # ---- commands: admitted like the workflow admits them, which raises when they are refused ---------------------
+    # ---- commands -------------------------------------------------------------------------------------------------
 
     def submit(
-        self, text: str = "hello", *, turn_id: str, run_id: str | None = None, on_busy: OnBusy = OnBusy.ENQUEUE
+        self,
+        text: str = "hello",
+        *,
+        turn_id: str,
+        run_id: str | None = None,
+        on_busy: OnBusy = OnBusy.ENQUEUE,
+        after_interrupt: AfterStop | None = None,
+        after_failure: AfterStop | None = None,
     ) -> Session:
         """Submit a turn."""
-        command = SubmitTurn(input=(TextBlock(text),), turn_id=turn_id, run_id=run_id, on_busy=on_busy)
-        admit(self.session, command)
-        if known_turn(self.session, command) is not None:
-            return self.session
-        run = command.run_id or f"run-of-{turn_id}"
-        return self.take(TurnSubmitted(self.now(), turn_id, run, command.input, on_busy, command.attributes))
+        command = SubmitTurn(
+            input=(TextBlock(text),),
+            turn_id=turn_id,
+            run_id=run_id or f"run-of-{turn_id}",
+            on_busy=on_busy,
+            after_interrupt=after_interrupt,
+            after_failure=after_failure,
+        )
+        return self.command(command)
 
     def interrupt(
         self, *, run_id: str | None = None, message: str | None = None, partial: Partial = Partial.KEEP
     ) -> Session:
         """Interrupt what runs."""
-        admit(self.session, Interrupt(run_id=run_id, message=message, partial=partial))
-        return self.take(InterruptRequested(self.now(), run_id, message, partial))
+        return self.command(Interrupt(run_id=run_id, message=message, partial=partial))
+
+    def resume(self, turn_id: str, *, run_id: str | None = None) -> Session:
+        """Resume a turn."""
+        return self.command(ResumeTurn(turn_id=turn_id, run_id=run_id))
+
+    def cancel(self, turn_id: str) -> Session:
+        """Cancel a turn."""
+        return self.command(CancelTurn(turn_id=turn_id))
+
+    def steer(self, text: str = "and this", *, run_id: str | None = None) -> Session:
+        """Steer the running turn."""
+        return self.command(Steer(input=(TextBlock(text),), run_id=run_id))
+
+    def inject(self, text: str = "by the way") -> Session:
+        """Inject input."""
+        return self.command(Inject(input=(TextBlock(text),)))
+
+    def pause(self) -> Session:
+        """Pause the session."""
+        return self.command(Pause(reason="wait"))
+
+    def unpause(self) -> Session:
+        """Go on."""
+        return self.command(Unpause())
 
     def close(self, reason: str | None = None) -> Session:
         """Close the session."""
-        admit(self.session, Close(reason=reason))
-        return self.take(CloseRequested(self.now(), reason))
+        return self.command(Close(reason=reason))
 
     def reject(self, error: str = "InvalidCommand") -> Session:
         """Record a refused signal."""
@@ -158,6 +229,11 @@ class Life:
     def expire(self, operation_id: str) -> Session:
         """Let the time run out that a stopped operation had."""
         return self.take(GraceExpired(self.now(), operation_id))
+
+    def time_out(self, run_id: str | None = None) -> Session:
+        """Let the time run out that a run may take."""
+        running = self.session.running
+        return self.take(TimeExpired(self.now(), run_id or (running.run_id if running else "nobody's")))
 
     # ---- what can be seen -------------------------------------------------------------------------------------------
 

@@ -76,3 +76,8 @@ async def update(handle: SessionHandle, name: str, *args: object) -> object:
     """Send an update as raw as the SDK takes it."""
     workflow = cast("Any", handle.client.get_workflow_handle(handle.workflow_id))
     return cast("object", await workflow.execute_update(name, args=list(args)))
+
+
+async def asked(handle: SessionHandle, times: int) -> bool:
+    """Return whether so many commands stand in the session's transcript."""
+    return [entry.kind async for entry in handle.transcript()].count("command") >= times

@@ -1,0 +1,15 @@
+"""Talking to sessions: `Sessions` finds and opens them, `SessionHandle` is one of them.
+
+handle      one session: a method for each command and each thing that can be read
+sessions    the sessions of a namespace: finding, creating, listing
+opening     how a session comes into being, and what it starts with
+making      commands, made and checked before they are sent
+waiting     waiting for turns: one wait for all in a process who wait for the same
+reading     what is too large for one answer, and what workers read
+"""
+
+from perdure.client.handle import SessionHandle
+from perdure.client.reading import read_page, read_wanted
+from perdure.client.sessions import Sessions, list_query
+
+__all__ = ["SessionHandle", "Sessions", "list_query", "read_page", "read_wanted"]

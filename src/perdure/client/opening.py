@@ -1,0 +1,136 @@
+"""How a session comes into being: by its first submit, or by being created with a state."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from temporalio.client import WithStartWorkflowOperation
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
+
+from perdure import calls, commands, contract
+from perdure.errors import ContextTooLarge, SessionClosed, SessionExists, SessionNotFound
+from perdure.identity import attribute_value
+from perdure.results import SessionStatus
+from perdure.storage import stores
+from perdure.values import json_bytes
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from perdure.calls import Model
+    from perdure.commands import SubmitTurn
+    from perdure.contract import SessionStart
+    from perdure.identity import SessionKey
+    from perdure.values import Frozen
+
+REOPEN_ATTEMPTS = 50
+REOPEN_PAUSE = 0.1
+"""How often, and how many seconds apart, a submit that meets a session in the middle of closing knocks again."""
+
+
+def check_size(client: Client, payload: Frozen) -> None:
+    """Check that a payload can be carried.
+
+    Raises:
+        ContextTooLarge: it can't, where nothing is stored outside of history.
+    """
+    if stores(client.data_converter):
+        return
+    size = json_bytes(payload)
+    if size > contract.MAX_INLINE_BYTES:
+        msg = (
+            f"{size} bytes are too large for history, which takes {contract.MAX_INLINE_BYTES}; "
+            "set PERDURE_STORAGE, for workers and clients alike, to keep large payloads outside"
+        )
+        raise ContextTooLarge(msg)
+
+
+async def submit_with_start(
+    client: Client, key: SessionKey, task_queue: str, command: SubmitTurn, answer: type[Model]
+) -> Model:
+    """Send a submit to a session that is started if it is not there; one that is being closed is waited for.
+
+    Raises:
+        SessionClosed: it is still being closed.
+    """
+    for _ in range(REOPEN_ATTEMPTS):
+        start: WithStartWorkflowOperation[object, object] = WithStartWorkflowOperation(
+            contract.WORKFLOW_TYPE,
+            {},
+            id=key.workflow_id,
+            task_queue=task_queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            search_attributes=search_attributes(key),
+            static_summary=summary(key),
+            static_details=details(key),
+        )
+        try:
+            return await calls.update_with_start(client, start, commands.SUBMIT_TURN, command, answer)
+        except (SessionClosed, SessionNotFound):
+            await asyncio.sleep(REOPEN_PAUSE)
+    msg = f"session {key.workflow_id} is still being closed; submit again in a moment"
+    raise SessionClosed(msg)
+
+
+async def start(client: Client, key: SessionKey, task_queue: str, given: SessionStart) -> None:
+    """Start a session's workflow with this input.
+
+    Raises:
+        SessionExists: it is there already.
+        ContextTooLarge: the input can't be carried without external storage.
+    """
+    check_size(client, given)
+    try:
+        await client.start_workflow(
+            contract.WORKFLOW_TYPE,
+            calls.plain(given),
+            id=key.workflow_id,
+            task_queue=task_queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            search_attributes=search_attributes(key),
+            static_summary=summary(key),
+            static_details=details(key),
+        )
+    except WorkflowAlreadyStartedError as error:
+        msg = f"session {key.workflow_id} is there already"
+        raise SessionExists(msg) from error
+    except RPCError as error:
+        calls.raise_for(error, key.workflow_id)
+
+
+def search_attributes(key: SessionKey) -> TypedSearchAttributes:
+    """Return the search attributes that a session starts with."""
+    values = {
+        contract.ATTRIBUTE_AGENT: key.agent_id,
+        contract.ATTRIBUTE_USER: key.user_id,
+        contract.ATTRIBUTE_SESSION: key.session_id,
+        contract.ATTRIBUTE_STATUS: SessionStatus.ACTIVE.value,
+    }
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(SearchAttributeKey.for_keyword(name), attribute_value(value))
+            for name, value in values.items()
+            if value is not None
+        ]
+    )
+
+
+def summary(key: SessionKey) -> str:
+    """Return a session in one line, for the Temporal UI."""
+    return f"{key.agent_id} · {key.user_id or 'anonymous'} · {key.session_id}"
+
+
+def details(key: SessionKey) -> str:
+    """Return who a session belongs to, for the Temporal UI."""
+    return f"- agent: {key.agent_id}\n- user: {key.user_id or '(anonymous)'}\n- session: {key.session_id}"

@@ -1,0 +1,68 @@
+"""Reading what is too large for one answer, and what workers read of a session. Reading leaves no event."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perdure import calls, contract
+from perdure.contract import ContextPage, PageRequest, StateRequest, WantedOperations
+from perdure.errors import InvalidCommand, SessionNotFound
+from perdure.state import AgentState
+
+if TYPE_CHECKING:
+    from perdure.calls import Handle, Model
+
+
+async def read_state(workflow: Handle) -> AgentState:
+    """Read a session's state, whole. A large one is read in pages, which all belong to one moment."""
+    try:
+        return present(await calls.query(workflow, contract.AGENT_STATE, StateRequest(), AgentState), workflow.id)
+    except InvalidCommand as error:
+        if contract.CONTEXT_PAGE not in str(error):
+            raise
+    while True:
+        state = await _paged_state(workflow)
+        if state is not None:
+            return state
+
+
+async def _paged_state(workflow: Handle) -> AgentState | None:
+    """Read a state in pages; None if it changed meanwhile."""
+    state = await _without_context(workflow)
+    page = await read_page(workflow, PageRequest())
+    head, messages = page.head, list(page.messages)
+    while len(messages) < head.position and page.messages and page.head == head:
+        page = await read_page(workflow, PageRequest(after=len(messages)))
+        messages += page.messages
+    after = await _without_context(workflow)
+    if page.head != head or after.revision != state.revision:
+        return None
+    return state.model_copy(update={"context": tuple(messages)})
+
+
+async def _without_context(workflow: Handle) -> AgentState:
+    request = StateRequest(context=False)
+    return present(await calls.query(workflow, contract.AGENT_STATE, request, AgentState), workflow.id)
+
+
+async def read_page(workflow: Handle, request: PageRequest) -> ContextPage:
+    """Read part of a session's context, which leaves no event."""
+    return present(await calls.query(workflow, contract.CONTEXT_PAGE, request, ContextPage), workflow.id)
+
+
+async def read_wanted(workflow: Handle) -> frozenset[str]:
+    """Read which operations of a session are to run, which leaves no event."""
+    found = await calls.query(workflow, contract.OPERATIONS, None, WantedOperations)
+    return frozenset(present(found, workflow.id).operation_ids)
+
+
+def present(value: Model | None, workflow_id: str) -> Model:
+    """Return an answer that must be there.
+
+    Raises:
+        SessionNotFound: it is not.
+    """
+    if value is None:
+        msg = f"session {workflow_id} gave no answer"
+        raise SessionNotFound(msg)
+    return value

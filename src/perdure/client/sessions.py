@@ -1,0 +1,141 @@
+"""The sessions of one Temporal namespace."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Self
+
+from temporalio.common import SearchAttributeKey
+from temporalio.service import RPCError
+
+from perdure import calls, contract
+from perdure.client.handle import SessionHandle
+from perdure.client.opening import start
+from perdure.client.waiting import Waits
+from perdure.connection import connect
+from perdure.contract import SessionStart
+from perdure.errors import InvalidCommand, InvalidSessionKey
+from perdure.identity import SessionKey, attribute_value
+from perdure.results import SessionInfo, SessionStatus
+from perdure.state import AgentState
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+
+    from temporalio.client import Client, WorkflowExecution
+
+    from perdure.permissions import PermissionContext
+
+
+class Sessions:
+    """The sessions of one Temporal namespace."""
+
+    def __init__(self, client: Client, task_queue: str = contract.TASK_QUEUE) -> None:
+        """Use a client that is connected already."""
+        self.client = client
+        self._task_queue = task_queue
+        self._waits = Waits()
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls,
+        address: str | None = None,
+        namespace: str | None = None,
+        task_queue: str = contract.TASK_QUEUE,
+        client: Client | None = None,
+    ) -> AsyncGenerator[Self]:
+        """Connect to a Temporal server, by arguments or by Temporal's own variables and profiles.
+
+        Raises:
+            ServerUnavailable: nobody answers there.
+        """
+        yield cls(client or await connect(address, namespace), task_queue)
+
+    def session(self, agent_id: str, session_id: str, user_id: str | None = None) -> SessionHandle:
+        """Address a session. Nothing is created and nobody is asked.
+
+        Raises:
+            InvalidSessionKey: the names can't name a session.
+        """
+        key = SessionKey(agent_id, session_id, user_id)
+        return SessionHandle(self.client, key, self._task_queue, self._waits)
+
+    async def create(
+        self,
+        agent_id: str,
+        session_id: str,
+        user_id: str | None = None,
+        state: AgentState | None = None,
+        permissions: PermissionContext | None = None,
+    ) -> SessionHandle:
+        """Create a session without a turn, with a state or with permissions if they are given.
+
+        The names win over those in `state`.
+
+        Raises:
+            SessionExists: it is there already.
+            ContextTooLarge: the state is too large for the server; set PERDURE_STORAGE.
+        """
+        handle = self.session(agent_id, session_id, user_id)
+        seed = state or AgentState(session_id=session_id)
+        if permissions is not None:
+            seed = seed.model_copy(update={"permission_context": permissions})
+        await start(self.client, handle.key, self._task_queue, SessionStart(seed=seed))
+        return handle
+
+    async def list(
+        self, agent_id: str | None = None, user_id: str | None = None, status: SessionStatus | str | None = None
+    ) -> AsyncIterator[SessionInfo]:
+        """Yield sessions, the newest first, as Temporal's visibility knows them: up to a moment ago.
+
+        Raises:
+            InvalidCommand: no such status.
+            ServerUnavailable: nobody answers.
+        """
+        query = list_query(agent_id, user_id, status)
+        seen: set[SessionKey] = set()
+        try:
+            async for found in self.client.list_workflows(query):
+                info = _info(found)
+                if info is not None and info.key not in seen:
+                    seen.add(info.key)
+                    yield info
+        except RPCError as error:
+            calls.raise_for(error)
+
+
+def list_query(agent_id: str | None, user_id: str | None, status: SessionStatus | str | None) -> str:
+    """Return the visibility query for sessions.
+
+    Raises:
+        InvalidCommand: no such status.
+    """
+    parts = [f"WorkflowType = '{contract.WORKFLOW_TYPE}'", "ExecutionStatus != 'ContinuedAsNew'"]
+    if status is not None:
+        known = [each.value for each in SessionStatus]
+        if str(status) not in known:
+            msg = f"there is no status {str(status)!r}; there are {', '.join(known)}"
+            raise InvalidCommand(msg)
+        parts.append(f"{contract.ATTRIBUTE_STATUS} = '{status}'")
+    if agent_id is not None:
+        parts.append(f"{contract.ATTRIBUTE_AGENT} = '{attribute_value(agent_id)}'")
+    if user_id is not None:
+        parts.append(f"{contract.ATTRIBUTE_USER} = '{attribute_value(user_id)}'")
+    return " AND ".join(parts)
+
+
+def _info(found: WorkflowExecution) -> SessionInfo | None:
+    """Return what visibility knows of a session; None for a workflow that was started under an id that is none."""
+    try:
+        key = SessionKey.parse(found.id)
+    except InvalidSessionKey:
+        return None
+    status = found.typed_search_attributes.get(SearchAttributeKey.for_keyword(contract.ATTRIBUTE_STATUS))
+    open_status = SessionStatus(status) if status else SessionStatus.ACTIVE
+    return SessionInfo(
+        key=key,
+        status=SessionStatus.CLOSED if found.close_time is not None else open_status,
+        started_at=found.start_time,
+        closed_at=found.close_time,
+    )

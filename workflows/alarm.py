@@ -1,0 +1,41 @@
+"""The alarm: one timer, for the moment at which the active run has had its time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from temporalio import workflow
+
+from perdure.facts import Fact, TimeExpired
+
+if TYPE_CHECKING:
+    from perdure.decide import Deadline
+
+Take = Callable[[Fact], None]
+
+
+class Alarm:
+    """Rings once for each deadline that it is set to, and reports it to `take`."""
+
+    def __init__(self, take: Take) -> None:
+        """Report to `take`."""
+        self._take = take
+        self._deadline: Deadline | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def set(self, deadline: Deadline | None) -> None:
+        """Set the alarm, or unset it. Setting it to what it is set to already does nothing."""
+        if deadline == self._deadline:
+            return
+        if self._task is not None:
+            self._task.cancel()
+        self._deadline = deadline
+        self._task = None if deadline is None else asyncio.create_task(self._ring(deadline))
+
+    async def _ring(self, deadline: Deadline) -> None:
+        left = deadline.at - workflow.now()
+        if left.total_seconds() > 0:
+            await workflow.sleep(left, summary="the time that the turn may take")
+        self._take(TimeExpired(workflow.now(), deadline.run_id))

@@ -1,0 +1,14 @@
+"""Changes of what the workflow does, by the name that runs which have begun under the new way carry in their history.
+
+A run that was begun before goes on in the old way. A name stays here as long as such a run can be alive; see
+`tests/histories/`.
+"""
+
+from __future__ import annotations
+
+STOP_THEN_ANSWER = "stop-then-answer"
+"""An update that stops a turn is answered when it has stopped, and not as soon as it was accepted."""
+
+ANSWER_THEN_RENEW = "answer-then-renew"
+"""A new run does not begin in the workflow task in which an update was answered: the server loses such answers
+sometimes (temporalio/temporal issue 6375)."""
