@@ -48,22 +48,52 @@ def current_details(key: SessionKey, view: SessionView) -> str:
 def _lines(key: SessionKey, view: SessionView) -> Iterator[str]:
     yield " · ".join((f"**{view.status}**", *map(_code, (key.agent_id, key.user_id or "(anonymous)", key.session_id))))
     yield ""
-    if view.active is not None:
-        yield f"- running: turn {_code(view.active.turn_id)}, step {view.active.step}: {_code(view.active.doing)}"
-    else:
-        yield "- running: nothing"
-    yield f"- waiting: {len(view.queue)} turn(s)"
-    for entry in view.queue[:SHOWN_QUEUE]:
-        yield f"- next: turn {_code(entry.turn_id)}: {_code(entry.text)}"
+    yield from _now(view)
+    yield from _held(view)
     for operation in view.uncertain[:SHOWN_QUEUE]:
         call = f"{operation.tool} {canonical_json(operation.arguments).decode()}"
         yield f"- **outcome unknown**: {_code(call)}, operation `{operation.operation_id}`"
-    if view.unfinished is not None:
-        yield f"- unfinished: turn {_code(view.unfinished)}"
     if view.rejected_count:
         yield f"- refused signals: {view.rejected_count}, the last: {_code(view.rejections[-1].message)}"
     yield f"- turns: {view.turns}, messages: {view.messages}"
     yield f"- tokens: {view.usage.input_tokens} in, {view.usage.output_tokens} out"
+
+
+def _now(view: SessionView) -> Iterator[str]:
+    """Yield what runs and what waits."""
+    active = view.active
+    if active is None:
+        yield "- running: nothing"
+    else:
+        stopped_by = _by("stopped", active.stopped_by)
+        turn = f"turn {_code(active.turn_id)}{_by('asked', active.actor)}"
+        yield f"- running: {turn}, step {active.step}: {_code(active.doing)}{stopped_by}"
+    yield f"- waiting: {len(view.queue)} turn(s)"
+    for entry in view.queue[:SHOWN_QUEUE]:
+        yield f"- next: turn {_code(entry.turn_id)}{_by('asked', entry.actor)}: {_code(entry.text)}"
+    if view.waiting_inputs:
+        yield f"- input for the next step: {view.waiting_inputs}"
+
+
+def _held(view: SessionView) -> Iterator[str]:
+    """Yield what somebody has to do something about."""
+    if view.paused:
+        reason = "" if view.pause_reason is None else f": {_code(view.pause_reason)}"
+        yield f"- **paused**{_by('asked', view.paused_by)}{reason}; `unpause` goes on"
+    stopped = view.stopped
+    if stopped is not None:
+        why = stopped.message if stopped.error is None else f"{stopped.error.type}: {stopped.error.message}"
+        said = "" if why is None else f": {_code(why)}"
+        turn = f"turn {_code(stopped.turn_id)} is {stopped.status.value}{_by('stopped', stopped.stopped_by)}{said}"
+        yield f"- **can be resumed**: {turn}"
+    elif view.unfinished is not None:
+        yield f"- unfinished: turn {_code(view.unfinished)}"
+    if view.parked is not None:
+        yield f"- **the queue waits** until turn {_code(view.parked)} is resumed or cancelled"
+
+
+def _by(what: str, actor: str | None) -> str:
+    return "" if actor is None else f" ({what} by {_code(actor)})"
 
 
 def _code(text: str) -> str:
