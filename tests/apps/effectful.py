@@ -9,6 +9,8 @@ import logging
 import os
 from typing import Any
 
+import httpx
+
 from perdure import Agent, App, Effect, ModelRequest, Role, ToolCall, ToolContext, tool
 from perdure.testing import ReplyLike, ScriptedModel
 
@@ -45,9 +47,13 @@ async def log() -> str:
     return "logged"
 
 
-def answer(request: ModelRequest) -> ReplyLike:
-    """Call the tool that was named, then repeat its result."""
+async def answer(request: ModelRequest) -> ReplyLike:
+    """Call the tool that was named, then repeat its result. `think` takes as long as the service lets it."""
     last = request.messages[-1]
+    if last.text == "think":
+        async with httpx.AsyncClient() as client:
+            await client.post(f"{EFFECTS_URL}/model", timeout=60)
+        return "thought"
     if last.role is Role.TOOL:
         return f"result: {last.results[0].text}"
     if last.text in {spec.name for spec in request.tools}:
