@@ -31,7 +31,7 @@ from tests.apps.effectful import app as effectful
 from tests.support.effects import Effects, effects
 from tests.support.processes import worker_process
 from tests.support.stage import Prop, Stage
-from tests.support.world import events, failed_tasks, fresh, until, world
+from tests.support.world import events, failed_tasks, fresh, nothing_pending, until, world
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -303,6 +303,7 @@ async def test_while_an_idempotent_tool_waits_for_its_next_attempt(server: Embed
         assert (await session.turn("t-1")).status is TurnStatus.INTERRUPTED
         assert [each.tool for each in (await session.view()).uncertain] == ["send"]
         await check_goes_on(session, stage)
+        await until(lambda: nothing_pending(session))
         assert len(attempts) - made <= 1
 
 

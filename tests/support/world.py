@@ -81,3 +81,9 @@ async def update(handle: SessionHandle, name: str, *args: object) -> object:
 async def asked(handle: SessionHandle, times: int) -> bool:
     """Return whether so many commands stand in the session's transcript."""
     return [entry.kind async for entry in handle.transcript()].count("command") >= times
+
+
+async def nothing_pending(handle: SessionHandle) -> bool:
+    """Return whether no activity of the session is under way, or waits for another attempt."""
+    description = await handle.client.get_workflow_handle(handle.workflow_id).describe()
+    return not description.raw_description.pending_activities
