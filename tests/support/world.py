@@ -72,6 +72,17 @@ async def failed_tasks(handle: SessionHandle) -> int:
     return sum(event.event_type == failed for event in await events(handle))
 
 
+async def failed_tasks_ever(handle: SessionHandle) -> int:
+    """Return how many workflow tasks of the session have failed, in all runs that continued one another."""
+    failed, run_id = 0, None
+    while True:
+        found = await events(handle, run_id)
+        failed += sum(event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED for event in found)
+        run_id = found[0].workflow_execution_started_event_attributes.continued_execution_run_id
+        if not run_id:
+            return failed
+
+
 async def update(handle: SessionHandle, name: str, *args: object) -> object:
     """Send an update as raw as the SDK takes it."""
     workflow = cast("Any", handle.client.get_workflow_handle(handle.workflow_id))
