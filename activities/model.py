@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -95,7 +96,10 @@ class ModelActivities:
         planner = Planner(agent, call, datetime.now(UTC), self._heartbeat.total_seconds(), self._inline_limit)
         said: list[str] = []
         try:
-            answer = planner.answer(await self._in_time(agent, call, said))
+            response = await self._in_time(agent, call, said)
+            if cancelled_by_session():  # the model did not listen: what it says after that is not wanted
+                return planner.partial("".join(said)[:MAX_PARTIAL])
+            answer = planner.answer(response)
         except asyncio.CancelledError:
             if cancelled_by_session():
                 return planner.partial("".join(said)[:MAX_PARTIAL])
@@ -120,9 +124,11 @@ class ModelActivities:
         clock = asyncio.get_running_loop().time
         left, silence = _time_left(agent, call), agent.model_timeout.total_seconds()
         turn, quiet = asyncio.timeout(left), asyncio.timeout(silence)
+        here = contextvars.copy_context()  # a model may speak from a task, or a context, of its own
 
         async def emit(delta: Delta) -> None:  # the protocol is asynchronous
-            said.append(delta.text)
+            if not here.run(cancelled_by_session):
+                said.append(delta.text)
             with contextlib.suppress(RuntimeError):  # a model that goes on after its end
                 quiet.reschedule(clock() + silence)
 

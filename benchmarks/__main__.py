@@ -17,11 +17,14 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.cases import bench, events_per_turn, latency, long_turn, throughput
+from benchmarks.interrupts import MOMENTS, interrupts
 
 RESULTS = Path(__file__).parent / "results"
 MAX_LATENCY_RATIO = 1.15
 MIN_THROUGHPUT_RATIO = 0.85
 MAX_LONG_BYTES = 2_500_000
+MAX_DISCARD_MS = 100
+MAX_KEEP_MS = 2000
 EVENTS = 11
 SESSIONS = 40
 
@@ -33,6 +36,7 @@ async def measure(turns: int) -> dict[str, float | str]:
         ours, bare = await latency(running, turns)
         ours_rate, bare_rate = await throughput(running, SESSIONS, max(turns // 20, 2))
         long = await long_turn(running)
+    stopped = await interrupts()
     return {
         "events_ours": ours_events,
         "events_bare": bare_events,
@@ -46,6 +50,12 @@ async def measure(turns: int) -> dict[str, float | str]:
         "long_turn_model_calls": long.model_calls,
         "long_turn_history_bytes": long.history_bytes,
         "long_turn_seconds": long.seconds,
+        "interrupt_discard_p50_ms": stopped.discard_p50 * 1000,
+        "interrupt_discard_p95_ms": stopped.discard_p95 * 1000,
+        "interrupt_keep_p95_ms": stopped.keep_p95 * 1000,
+        "interrupt_late_answers": stopped.late_answers,
+        "interrupt_refused_contexts": stopped.refused_contexts,
+        "interrupt_stuck_sessions": stopped.stuck,
     }
 
 
@@ -72,6 +82,23 @@ def table(numbers: dict[str, float | str]) -> Table:
     shown.add_row("long turn: model calls", f"{numbers['long_turn_model_calls']} of 100", "", "", "100")
     shown.add_row("long turn: history, MB", f"{float(numbers['long_turn_history_bytes']) / 1e6:.2f}", "", "", "< 2.5")
     shown.add_row("long turn: seconds", f"{numbers['long_turn_seconds']:.1f}", "", "", "")
+    for what, number, bar in (
+        ("interrupt to receipt, nothing kept, p50, ms", f"{numbers['interrupt_discard_p50_ms']:.0f}", ""),
+        (
+            "interrupt to receipt, nothing kept, p95, ms",
+            f"{numbers['interrupt_discard_p95_ms']:.0f}",
+            f"< {MAX_DISCARD_MS}",
+        ),
+        (
+            "interrupt to receipt, half answer kept, p95, ms",
+            f"{numbers['interrupt_keep_p95_ms']:.0f}",
+            f"< {MAX_KEEP_MS}",
+        ),
+        (f"late answers after {MOMENTS} interrupts at random moments", f"{numbers['interrupt_late_answers']}", "0"),
+        ("contexts that a strict validator refuses after them", f"{numbers['interrupt_refused_contexts']}", "0"),
+        ("sessions that do not go on after them", f"{numbers['interrupt_stuck_sessions']}", "0"),
+    ):
+        shown.add_row(what, number, "", "", bar)
     return shown
 
 

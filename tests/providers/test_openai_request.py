@@ -144,6 +144,13 @@ def test_every_call_goes_out_once_and_its_result_right_behind_it_in_the_order_of
     assert calls == [message["tool_call_id"] for message in outgoing if message["role"] == "tool"]
 
 
+def test_an_assistant_that_had_the_last_word_is_asked_to_go_on() -> None:
+    """B30, B78: a resumed turn says nothing of its own, and some servers refuse to answer their own answer."""
+    body = request_body("m", request(said("user", "Where is it?"), said("assistant", "It is")))
+    assert problems(body) == []
+    assert cast("list[object]", body["messages"])[-1] == {"role": "user", "content": "(Go on.)"}
+
+
 @given(contexts())
 def test_no_thinking_goes_out(messages: tuple[Message, ...]) -> None:
     """B78: a thought is kept and shown, and never sent back as an answer."""
@@ -161,6 +168,7 @@ def test_a_plain_conversation_goes_out_as_it_was_held() -> None:
             said("assistant", ThinkingBlock("hm"), "I look.", call),
             said("tool", ToolResultBlock(id="call-1", name="orders.find", output=(TextBlock("on its way"),))),
             said("assistant", "It is on its way."),
+            said("user", "Thank you."),
             instructions="Be kind.",
             tools=(ToolSpec("orders.find", "Find an order.", freeze_object({"properties": {"order": {}}})),),
         ),
@@ -180,6 +188,7 @@ def test_a_plain_conversation_goes_out_as_it_was_held() -> None:
             },
             {"role": "tool", "tool_call_id": "call-1", "content": "on its way"},
             {"role": "assistant", "content": "It is on its way."},
+            {"role": "user", "content": "Thank you."},
         ],
         "stream": True,
         "stream_options": {"include_usage": True},

@@ -132,6 +132,20 @@ async def test_while_a_model_speaks_that_does_not_listen(server: EmbeddedServer)
         assert not [entry async for entry in session.transcript() if "the rest" in str(entry.data)]
 
 
+async def test_while_a_model_speaks_that_ends_in_its_own_time(server: EmbeddedServer) -> None:
+    """B23: what is said after the interrupt has reached the call is not kept, even if it comes within the bound."""
+    async with staged(server, deaf=True) as (session, stage):
+        await session.submit("go", turn_id="t-1")
+        call = await stage.call(1)
+        await call.say("half")
+        interrupting = asyncio.create_task(session.interrupt())
+        await asyncio.wait_for(call.cancelled.wait(), 30)
+        await call.say(" of it")
+        call.answer("half of it, and the rest")
+        await interrupting
+        assert [message.text for message in (await session.state()).context] == ["go", "half"]
+
+
 async def test_while_a_model_call_waits_for_its_next_attempt(server: EmbeddedServer) -> None:
     """B23: no other attempt is made."""
     failed = asyncio.Event()

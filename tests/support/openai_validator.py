@@ -88,8 +88,13 @@ def _conversation(messages: list[object]) -> Iterator[str]:
         seen.update(owed)
     if owed:
         yield f"the last messages lack the results of {owed}"
-    if all(cast("dict[str, object]", item).get("role") in {"system", "developer"} for item in messages):
+    roles = [cast("dict[str, object]", item).get("role") for item in messages]
+    spoken = [role for role in roles if role not in {"system", "developer"}]
+    if not spoken:
         yield "nobody says anything"
+    elif spoken[-1] == "assistant" and not owed:
+        # Mistral refuses it ("Expected last role User or Tool"), Anthropic and vLLM go on with the assistant's words.
+        yield "the assistant has the last word"
 
 
 def _call_ids(message: Mapping[str, object]) -> list[str]:

@@ -50,7 +50,7 @@ class Speaking:
 
 
 class Stage:
-    """The model. `deaf` calls go on when they are cancelled, like a provider that does not notice a disconnect."""
+    """The model. `deaf` calls go on when they are cancelled once, like a provider that misses a disconnect."""
 
     def __init__(self, *, deaf: bool = False) -> None:
         """Begin without any call."""
@@ -68,8 +68,9 @@ class Stage:
             try:
                 return await asyncio.shield(call.ending)
             except asyncio.CancelledError:
+                again = call.cancelled.is_set()
                 call.cancelled.set()
-                if not self._deaf:
+                if not self._deaf or again:
                     raise
 
     async def call(self, number: int) -> Speaking:

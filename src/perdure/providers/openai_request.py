@@ -26,6 +26,10 @@ MAX_CALL_ID = 40
 NOTHING_SAID = "(an empty message)"
 """What is sent for a user's message that holds nothing: a turn that somebody made should not vanish."""
 
+GO_ON = "(Go on.)"
+"""What is sent last when the assistant has had the last word, as in a turn that is resumed. Some servers refuse to
+answer their own answer, and others take it for the beginning of the next one."""
+
 NO_RESULT = "(no result was recorded)"
 """What is sent for a call without a result, which no well-formed context holds: a request can still be made of it."""
 
@@ -70,13 +74,13 @@ def _messages(request: ModelRequest) -> Iterator[JsonBody]:
     for message in request.messages:
         for result in message.results:
             results.setdefault(result.id, result)
-    spoken = False
+    last = "system"
     for message in request.messages:
         for outgoing in _message(message, results):
-            spoken = spoken or outgoing["role"] != "system"
+            last = last if outgoing["role"] == "system" else str(outgoing["role"])
             yield outgoing
-    if not spoken:
-        yield {"role": "user", "content": NOTHING_SAID}
+    if last in ("system", "assistant"):
+        yield {"role": "user", "content": NOTHING_SAID if last == "system" else GO_ON}
 
 
 def _message(message: Message, results: Mapping[str, ToolResultBlock]) -> Iterator[JsonBody]:
