@@ -59,6 +59,11 @@ class Flights:
         return not self._tasks and not self._loose
 
     @property
+    def settled(self) -> bool:
+        """Whether no operation is under way whose effect may be happening."""
+        return self._effectful.isdisjoint(self._tasks.keys() | self._loose.keys())
+
+    @property
     def failed(self) -> bool:
         """Whether our own code failed, which must be seen and not swallowed."""
         return self._failure is not None

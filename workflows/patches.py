@@ -12,3 +12,6 @@ STOP_THEN_ANSWER = "stop-then-answer"
 ANSWER_THEN_RENEW = "answer-then-renew"
 """A new run does not begin in the workflow task in which an update was answered: the server loses such answers
 sometimes (temporalio/temporal issue 6375)."""
+
+SETTLE_THEN_END = "settle-then-end"
+"""A session that was closed ends when the last effect that may be happening has settled; ending it stops its tools."""

@@ -117,7 +117,7 @@ class AgentSession:
         if self._broken is not None:
             raise wire.failure(self._broken)
         cancelled: asyncio.CancelledError | None = None
-        while not self._session.closed:
+        while not self._over():
             try:
                 await self._serve()
             except asyncio.CancelledError as error:
@@ -129,6 +129,12 @@ class AgentSession:
             raise cancelled
         return Closed(reason=self._session.close_reason, turns=self._session.turn_count)
 
+    def _over(self) -> bool:
+        """Whether the session is closed and nothing of it can still happen."""
+        if not self._session.closed:
+            return False
+        return self._flights.settled or not workflow.patched(patches.SETTLE_THEN_END)
+
     async def _serve(self) -> None:
         """Perform what the session wants now, and wait until something has happened to it."""
         self._show()
@@ -137,7 +143,9 @@ class AgentSession:
         seen = self._session
         self._flights.perform(decide(self._session))
         self._alarm.set(deadline(self._session))
-        await workflow.wait_condition(lambda: self._session is not seen or self._flights.failed)
+        await workflow.wait_condition(
+            lambda: self._session is not seen or self._flights.failed or (seen.closed and self._flights.settled)
+        )
         self._flights.raise_failure()
 
     # ---- facts --------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from perdure import (
 from perdure.errors import StaleRun, TurnConflict
 from perdure.messages import flaws
 from perdure.testing import ReplyLike, ScriptedModel, serve
+from tests.support.stage import Prop
 from tests.support.world import asked, events, fresh, until, world
 
 if TYPE_CHECKING:
@@ -176,6 +177,34 @@ async def test_closing_cancels_what_runs_and_waits_and_results_stay_readable(ser
         assert (await session.view()).status is SessionStatus.CLOSED
         assert list(flaws((await session.state()).context)) == []
         assert (await session.ask("quick: open again")).output == "quick answer"
+
+
+@pytest.mark.parametrize("how", ["close", "cancel"])
+async def test_a_closed_session_ends_when_its_last_effect_has_settled(server: EmbeddedServer, how: str) -> None:
+    """B20, B25: the receipt does not wait for it, the tool is not stopped, its result is not lost; then it can open."""
+    pay = Prop(Effect.ONCE, "pay")
+    model = ScriptedModel([ToolCall("pay"), "hello"])
+    async with world(server, App([Agent("a", model, tools=[pay.tool()])])) as served:
+        session = served.sessions.session("a", fresh())
+        await session.submit("pay", turn_id="t-1")
+        await asyncio.wait_for(pay.begun.wait(), 30)
+        workflow = served.client.get_workflow_handle(session.workflow_id)
+        if how == "close":
+            assert (await session.close()).cancelled == ("t-1",)
+        else:
+            await workflow.cancel()
+            assert (await session.result("t-1", timeout=30)).status is TurnStatus.CANCELLED
+        view = await session.view()
+        assert (view.status, [each.tool for each in view.uncertain]) == (SessionStatus.CLOSED, ["pay"])
+        run_id = (await workflow.describe()).run_id
+        opening = asyncio.create_task(session.ask("hello"))
+        pay.finish.set()
+        assert (await asyncio.wait_for(opening, 60)).output == "hello"
+        ended = served.client.get_workflow_handle(session.workflow_id, run_id=run_id)
+        status = WorkflowExecutionStatus.COMPLETED if how == "close" else WorkflowExecutionStatus.CANCELED
+        assert (await ended.describe()).status is status
+        assert (await ended.query("session_view"))["uncertain"] == []
+        assert not pay.cancelled.is_set()
 
 
 async def test_cancelling_the_workflow_in_temporal_settles_everything_and_ends_as_cancelled(

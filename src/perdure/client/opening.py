@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from perdure.identity import SessionKey
     from perdure.values import Frozen
 
-REOPEN_ATTEMPTS = 50
-REOPEN_PAUSE = 0.1
-"""How often, and how many seconds apart, a submit that meets a session in the middle of closing knocks again."""
+REOPEN_FIRST = 0.1
+REOPEN_LAST = 2.0
+REOPEN_IN_ALL = 70.0
+"""Seconds between two knocks of a submit that meets a session in the middle of closing; they grow. A session ends when
+its last tool has: one that takes longer than all of this is waited for by whoever submits again."""
 
 
 def check_size(client: Client, payload: Frozen) -> None:
@@ -62,7 +64,8 @@ async def submit_with_start(
     Raises:
         SessionClosed: it is still being closed.
     """
-    for _ in range(REOPEN_ATTEMPTS):
+    pause, waited = REOPEN_FIRST, 0.0
+    while waited < REOPEN_IN_ALL:
         start: WithStartWorkflowOperation[object, object] = WithStartWorkflowOperation(
             contract.WORKFLOW_TYPE,
             {},
@@ -77,7 +80,8 @@ async def submit_with_start(
         try:
             return await calls.update_with_start(client, start, commands.SUBMIT_TURN, command, answer)
         except (SessionClosed, SessionNotFound):
-            await asyncio.sleep(REOPEN_PAUSE)
+            await asyncio.sleep(pause)
+            waited, pause = waited + pause, min(pause * 1.5, REOPEN_LAST)
     msg = f"session {key.workflow_id} is still being closed; submit again in a moment"
     raise SessionClosed(msg)
 
