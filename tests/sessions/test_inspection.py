@@ -10,6 +10,7 @@ from temporalio.common import SearchAttributeKey
 
 from perdure import Agent, App, Effect, ToolCall, ToolError, TurnStatus, tool
 from perdure.testing import ScriptedModel
+from tests.support.stage import Stage
 from tests.support.world import events, fresh, until, world
 
 if TYPE_CHECKING:
@@ -80,3 +81,39 @@ async def test_details_and_search_attributes_say_what_a_person_must_do(server: E
         assert '- **outcome unknown**: `pay {"order":"\'A1042\'\\n# big"}`' in details
         assert "- next: turn `next-one`: `and then?`" in details
         assert [info.key async for info in served.sessions.list(status="needs_reconciliation")].count(session.key) == 1
+
+
+async def test_details_say_what_can_be_resumed_what_is_held_and_who_asked(server: EmbeddedServer) -> None:
+    """What runs, what waits, what was stopped, each with whoever asked for it; a pause is a status of its own."""
+    async with world(server, App([Agent("a", stage := Stage(), after_interrupt="park")])) as served:
+        session = served.sessions.session("a", fresh(), "alice")
+        workflow = served.client.get_workflow_handle(session.workflow_id)
+
+        async def details() -> str:
+            metadata = await workflow.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+            return metadata.current_details
+
+        await session.submit("go", turn_id="t-1", actor="web")
+        await session.submit("and then", turn_id="t-2", actor="phone")
+        await stage.call(1)
+        await session.inject("by the way")
+        shown = await details()
+        assert "- running: turn `t-1` (asked by `web`), step 1: `model`" in shown
+        assert "- next: turn `t-2` (asked by `phone`): `and then`" in shown
+        assert "- input for the next step: 1" in shown
+        await session.interrupt(message="wait for me", actor="bob")
+        await session.pause("lunch", actor="carol")
+        shown = await details()
+        assert "- running: nothing" in shown
+        assert "- **can be resumed**: turn `t-1` is interrupted (stopped by `bob`): `wait for me`" in shown
+        assert "- **the queue waits** until turn `t-1` is resumed or cancelled" in shown
+        assert "- **paused** (asked by `carol`): `lunch`; `unpause` goes on" in shown
+        view = await session.view()
+        assert view.stopped is not None
+        assert (view.stopped.stopped_by, view.stopped.message) == ("bob", "wait for me")
+
+        async def paused_is_shown() -> bool:
+            attributes = (await workflow.describe()).typed_search_attributes
+            return attributes.get(SearchAttributeKey.for_keyword("PerdureStatus")) == "paused"
+
+        await until(paused_is_shown)
