@@ -46,12 +46,19 @@ async def pay() -> str:
     return "paid"
 
 
+@tool(effect=Effect.READ)
+async def gaze() -> None:
+    """Read without end."""
+    await asyncio.Event().wait()
+
+
 class Actor:
     """A model that plays the part that the user's last message names."""
 
     def __init__(self) -> None:
         """Begin."""
         self.speaking = asyncio.Event()
+        self.go_on = asyncio.Event()
 
     async def complete(self, request: ModelRequest, emit: Emit) -> ModelResponse:
         """Play."""
@@ -70,6 +77,11 @@ class Actor:
             case "hang" | "pay" as name:
                 self.speaking.set()
                 return ModelResponse(tool_calls=(ToolCall(name),))
+            case "slow" if request.step == 1:
+                self.speaking.set()
+                await self.go_on.wait()
+            case "gaze":
+                return ModelResponse(tool_calls=(ToolCall("gaze"),))
             case "many" if request.step < 8:
                 return ModelResponse(tool_calls=(ToolCall("look", {"what": str(request.step)}),))
             case _ if last.results and request.step < 8 and request.messages[-3].text.startswith("many"):
@@ -167,28 +179,145 @@ async def unknown_agent(session: SessionHandle, _: Actor) -> None:
     await other.ask("hello", turn_id="t-1")
 
 
+async def speaking(session: SessionHandle, actor: Actor, turn_id: str) -> None:
+    """Have a turn run whose model call has said something."""
+    actor.speaking.clear()
+    await session.submit("stream it", turn_id=turn_id)
+    await actor.speaking.wait()
+
+
+async def resumed(session: SessionHandle, actor: Actor) -> None:
+    """A turn interrupted and resumed, twice, and then cancelled; one that is resumed to its end."""
+    await speaking(session, actor, "t-1")
+    await session.interrupt(message="stream it", actor="bob")
+    for number in range(2):
+        actor.speaking.clear()
+        await session.resume("t-1", run_id=f"r-{number}")
+        await actor.speaking.wait()
+        await session.interrupt(message="stream it", partial="discard")
+    await session.cancel("t-1")
+    await speaking(session, actor, "t-2")
+    await session.interrupt(message="answer", partial="discard")
+    await session.resume("t-2")
+    await session.result("t-2")
+
+
+async def steered(session: SessionHandle, actor: Actor) -> None:
+    """Input that joined a running turn before and during its last model call, and input that waited for the next."""
+    await session.submit("slow", turn_id="t-1")
+    await actor.speaking.wait()
+    await session.steer("slow", actor="bob")
+    await session.inject("by the way")
+    await session.submit("also this", turn_id="t-2", on_busy="steer")
+    actor.go_on.set()
+    await session.result("t-1")
+    await session.inject("and this")
+    await session.ask("hello", turn_id="t-3")
+
+
+async def paused(session: SessionHandle, actor: Actor) -> None:
+    """A pause in the middle of a step, with a queue; another one on an idle session."""
+    await session.submit("tools please", turn_id="t-1")
+    await session.pause("lunch")
+    await session.submit("hello", turn_id="t-2")
+    while (view := await session.view()).active is None or view.active.doing != "held":
+        await asyncio.sleep(0.05)
+    await session.unpause()
+    await session.result("t-2")
+    await session.pause()
+    await session.submit("hello again", turn_id="t-3")
+    await session.unpause()
+    await session.result("t-3")
+    del actor
+
+
+async def busy(session: SessionHandle, actor: Actor) -> None:
+    """Turns that are interrupted, rolled back and overtaken by submits, and a queue that is parked."""
+    await speaking(session, actor, "t-1")
+    await session.submit("later", turn_id="t-2")
+    await session.ask("at once", turn_id="t-3", on_busy="interrupt")
+    await session.result("t-2")
+    await speaking(session, actor, "t-4")
+    await session.submit("later", turn_id="t-5")
+    await session.submit("only this", turn_id="t-6", on_busy="latest")
+    await session.ask("forget that", turn_id="t-7", on_busy="rollback")
+    await session.result("t-6")
+    actor.speaking.clear()
+    await session.submit("stream it", turn_id="t-8", after_interrupt="park")
+    await actor.speaking.wait()
+    await session.submit("parked", turn_id="t-9")
+    await session.interrupt()
+    await session.cancel("t-8")
+    await session.result("t-9")
+
+
+async def timed_out(session: SessionHandle, actor: Actor) -> None:
+    """A turn whose time is over while a tool reads, and one that is in time."""
+    await session.ask("hello", turn_id="t-0")
+    await session.ask("gaze at it", turn_id="t-1")
+    await session.ask("hello", turn_id="t-2")
+    del actor
+
+
+async def settled_late(session: SessionHandle, actor: Actor) -> None:
+    """A session closed while it pays: it ends when that has settled."""
+    await session.submit("pay it", turn_id="t-1")
+    await actor.speaking.wait()
+    await asyncio.sleep(0.3)
+    await session.close("enough")
+    workflow = session.client.get_workflow_handle(session.workflow_id)
+    while (await workflow.describe()).close_time is None:
+        await asyncio.sleep(0.05)
+
+
+async def renewed(session: SessionHandle, actor: Actor) -> None:
+    """A session that continues as new while it answers updates."""
+    for number in range(4):
+        await session.ask(f"hello {number}", turn_id=f"t-{number}")
+    del actor
+
+
 LIVES: dict[str, tuple[str, Life]] = {
     life.__name__: ("stranger" if life is unknown_agent else "actor", life)
-    for life in (text, tools, failed, interrupted, uncertain, malformed, carried, closed, cancelled, unknown_agent)
+    for life in (
+        *(text, tools, failed, interrupted, uncertain, malformed, carried, closed, cancelled, unknown_agent),
+        *(resumed, steered, paused, busy, timed_out, settled_late, renewed),
+    )
 }
+HURRIED = {"timed_out"}
+"""Lives of the agent whose turns have little time."""
+
+RENEWED = {"carried", "renewed"}
+"""Lives on a server that suggests a new run every few events."""
 
 
 async def record(served: Served, actor: Actor, name: str) -> None:
-    """Live a life and record its last run."""
+    """Live a life and record its last run; of one that continues as new while it is asked, the one before that."""
     agent, life = LIVES[name]
+    agent = "hurried" if name in HURRIED else agent
     actor.speaking.clear()
     session = served.sessions.session(agent, f"life-{name}", "alice")
     await life(session, actor)
-    await record_history(session, FOLDER / f"{name}.json")
+    run_id = await run_before(session) if name == "renewed" else None
+    await record_history(session, FOLDER / f"{name}.json", run_id=run_id)
+
+
+async def run_before(session: SessionHandle) -> str:
+    """Return Temporal's id of the run that the present one continues."""
+    workflow = session.client.get_workflow_handle(session.workflow_id)
+    first = await anext(workflow.fetch_history_events())
+    return first.workflow_execution_started_event_attributes.continued_execution_run_id
 
 
 async def main(names: list[str]) -> None:
     """Record what is missing, or what is named."""
     actor = Actor()
-    app = App([Agent("actor", actor, tools=[look, book, hang, pay])])
+    tools = [look, book, hang, pay, gaze]
+    hurried = Agent("hurried", actor, tools=tools, turn_timeout=timedelta(seconds=2))
+    app = App([Agent("actor", actor, tools=tools), hurried])
     wanted = names or [name for name in LIVES if not (FOLDER / f"{name}.json").exists()]
     for name in wanted:
-        config = {"limit.historyCount.suggestContinueAsNew": 25} if name == "carried" else {}
+        config = {"limit.historyCount.suggestContinueAsNew": 25} if name in RENEWED else {}
         async with serve(app, dynamic_config=config, storage=None, archive_url=None) as served:
             await record(served, actor, name)
         print(name)

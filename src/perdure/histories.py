@@ -40,9 +40,13 @@ class ReplayFailed(PerdureError):  # named like the other errors of perdure
     """
 
 
-async def record_history(handle: SessionHandle, path: Path | str) -> Path:
-    """Write the history of the session's present run to a file, as JSON, and return the file's path."""
-    workflow = handle.client.get_workflow_handle(handle.workflow_id)
+async def record_history(handle: SessionHandle, path: Path | str, *, run_id: str | None = None) -> Path:
+    """Write the history of a session to a file, as JSON, and return the file's path.
+
+    A session that continued as new has several; `run_id` is Temporal's id of the run that is meant, by default the
+    present one.
+    """
+    workflow = handle.client.get_workflow_handle(handle.workflow_id, run_id=run_id)
     history = await workflow.fetch_history()
     target = Path(path)
     await asyncio.to_thread(_write, target, json.dumps(_impersonal(json.loads(history.to_json())), indent=2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,12 @@ from temporalio.api.enums.v1 import EventType
 from perdure import (
     Agent,
     App,
+    Delta,
     Effect,
     ModelError,
     ModelRequest,
+    ModelResponse,
+    OpenAIChatModel,
     ResultState,
     SessionHandle,
     ToolCall,
@@ -28,6 +32,8 @@ from perdure.errors import StaleRun, UncertainOperations
 from perdure.messages import flaws
 from perdure.testing import ReplyLike, ScriptedModel
 from tests.apps.effectful import app as effectful
+from tests.providers.dialects import chunk, events as events_of
+from tests.providers.raw_server import Reply, chunked, head, serving
 from tests.support.effects import Effects, effects
 from tests.support.processes import worker_process
 from tests.support.stage import Prop, Stage
@@ -37,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from perdure import Tool
+    from perdure.models import Emit
     from worker.embedded import EmbeddedServer
 
 EFFECTFUL = "tests.apps.effectful:app"
@@ -439,3 +446,35 @@ async def test_while_no_worker_runs_of_a_model_call_whose_worker_has_died(
             assert (await session.result("t-1", timeout=60)).status is TurnStatus.INTERRUPTED
             assert (await session.ask("hello", timeout=60)).output == "heard hello"
         assert service.calls["model"] == 1
+
+
+@dataclass
+class Heard:
+    """A model of a real provider, with an event for the first piece of its answer."""
+
+    model: OpenAIChatModel
+    first: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def complete(self, request: ModelRequest, emit: Emit) -> ModelResponse:
+        """Listen to what the model says."""
+
+        async def listen(delta: Delta) -> None:
+            await emit(delta)
+            self.first.set()
+
+        return await self.model.complete(request, listen)
+
+
+async def test_an_interrupt_closes_the_connection_to_the_provider(server: EmbeddedServer) -> None:
+    """B23, over HTTP: the provider sees that nobody listens any more; what it had said is kept."""
+    half = head(transfer_encoding="chunked") + chunked([events_of([chunk({"content": "half"})], done=False)])
+    async with serving(Reply(half, "silence")) as provider:
+        heard = Heard(OpenAIChatModel("m", base_url=provider.url, api_key="k"))
+        async with world(server, App([Agent("a", heard)])) as served:
+            session = served.sessions.session("a", fresh())
+            await session.submit("go")
+            await asyncio.wait_for(heard.first.wait(), 30)
+            await session.interrupt()
+            assert [message.text for message in (await session.state()).context] == ["go", "half"]
+            await asyncio.wait_for(provider.left.wait(), 30)
+            await heard.model.aclose()
