@@ -9,7 +9,7 @@ ARGS   ?=
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test check format bench wheel requirements clean
+.PHONY: help demo install test check format explore bench wheel requirements clean
 
 help:  ## List the doors
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ check: $(VENV)/.dev  ## Lint, formatting, types, architecture; all of them, even
 format: $(VENV)/.dev  ## Format the code, and mend what the linter can mend
 	@$(BIN)/ruff format
 	@$(BIN)/ruff check --fix
+
+explore: $(VENV)/.dev  ## Try every order of commands and outcomes on a small session; ARGS="--states 500000" looks further
+	@$(BIN)/python -m tests.explore $(ARGS)
 
 bench: $(VENV)/.dev  ## Measure perdure beside a bare Temporal workflow
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -18,6 +18,9 @@ from perdure.values import EMPTY, Frozen, FrozenDict, FrozenMap, JsonObject, Tex
 INTERRUPTED_MARK = "perdure_interrupted"
 """The metadata key of an assistant message that was cut short or closes an interrupted turn."""
 
+INTERRUPTED_TEXT = "(interrupted)"
+"""What closes an interrupted turn when nothing of the answer was kept: models refuse an empty message."""
+
 
 class Role(StrEnum):
     """Who speaks."""

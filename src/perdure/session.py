@@ -5,7 +5,7 @@ How it changes is in `advance`, what it wants done is in `decide`, what it refus
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from pydantic import Field
 
@@ -15,7 +15,7 @@ from perdure.messages import Message, Usage, chain, chain_all, context_origin
 from perdure.results import EntryKind, Operation, Rejection, SessionStatus, TranscriptEntry, TurnStatus
 from perdure.state import AgentState
 from perdure.turns import Aside, CurrentTurn, Joined, Pause, QueuedTurn, TurnRecord
-from perdure.values import Frozen, Text, freeze_record
+from perdure.values import Frozen, FrozenDict, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,9 +165,8 @@ def with_entry(
 ) -> Session:
     """Add an entry to the transcript."""
     seq = session.last_seq + 1
-    entry = TranscriptEntry(
-        seq=seq, at=at, kind=kind, turn_id=turn_id, run_id=run_id, actor=actor, data=freeze_record(data)
-    )
+    record = cast("FrozenDict", data)  # which it becomes in the entry
+    entry = TranscriptEntry(seq=seq, at=at, kind=kind, turn_id=turn_id, run_id=run_id, actor=actor, data=record)
     return change(session, transcript=(*session.transcript, entry), last_seq=seq)
 
 

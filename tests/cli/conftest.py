@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 import pytest_asyncio
 
+from tests.cli.desks import Desk
 from tests.cli.sample import app
 from tests.support.world import world
 
@@ -21,3 +23,9 @@ async def served(server: EmbeddedServer) -> AsyncGenerator[Served]:
     """The sample app, served for the whole module."""
     async with world(server, app) as served:
         yield served
+
+
+@pytest.fixture
+def desk(served: Served) -> Desk:
+    """A session that nobody has used."""
+    return Desk(served)

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from perdure import Agent, App, Effect, ModelRequest, ToolCall, tool
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from perdure import Agent, App, Delta, Effect, ModelRequest, ModelResponse, ToolCall, tool
 from perdure.testing import Reply, ReplyLike, ScriptedModel
+
+if TYPE_CHECKING:
+    from perdure.models import Emit
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x1b[31mred \x9b1m [bold]not bold[/bold] :smile: \u202eesrever\r gone"
 """Text that would rename and clear a terminal, colour it, and hide a part of itself."""
@@ -16,6 +24,37 @@ LARGE = "large " * 50_000
 async def look_up(order_id: str) -> str:
     """Look an order up."""
     return f"order {order_id} is on its way"
+
+
+@dataclass
+class Gate:
+    """Where a model call waits, half an answer spoken, until a test lets it go on."""
+
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+gates: dict[str, Gate] = defaultdict(Gate)
+"""The gates by the name that is said behind `hold`."""
+
+
+class Model:
+    """A model by the script below, that can be held."""
+
+    def __init__(self) -> None:
+        """Begin the script."""
+        self._scripted = ScriptedModel(answer)
+
+    async def complete(self, request: ModelRequest, emit: Emit) -> ModelResponse:
+        """Answer."""
+        match request.messages[-1].text.split():
+            case ["hold", name]:
+                await emit(Delta("half"))
+                gates[name].reached.set()
+                await gates[name].opened.wait()
+                return ModelResponse(f"held {name}")
+            case _:
+                return await self._scripted.complete(request, emit)
 
 
 def answer(request: ModelRequest) -> ReplyLike:
@@ -38,5 +77,5 @@ def answer(request: ModelRequest) -> ReplyLike:
             return f"you said {said}"
 
 
-app = App(agents=[Agent(id="support", model=ScriptedModel(answer), tools=[look_up])])
+app = App(agents=[Agent(id="support", model=Model(), tools=[look_up])])
 not_an_app = 42

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import stat
 from pathlib import Path
@@ -10,52 +11,28 @@ from typing import TYPE_CHECKING
 import pytest
 
 from perdure import TurnStatus
-from perdure.errors import SessionNotFound
-from tests.cli.programs import Ended, perdure, started
+from tests.cli.desks import reached
+from tests.cli.programs import PATIENCE, Ended, perdure, started
+from tests.cli.sample import gates
 from tests.cli.terminals import CTRL_C, PROMPT, at_terminal
 from tests.support.world import fresh, until
 
 if TYPE_CHECKING:
-    from perdure import SessionHandle
     from perdure.testing import Served
+    from tests.cli.desks import Desk
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-class Desk:
-    """One session, and a chat about it."""
-
-    def __init__(self, served: Served) -> None:
-        session = fresh()
-        self.env = served.env | {"PERDURE_AGENT": "support", "PERDURE_USER": "alice", "PERDURE_SESSION": session}
-        self.handle: SessionHandle = served.sessions.session("support", session, "alice")
-
-    async def piped(self, typed: str) -> Ended:
-        return await perdure("chat", env=self.env, typed=typed)
-
-    async def doing(self) -> bool:
-        try:
-            return (await self.handle.view()).active is not None
-        except SessionNotFound:
-            return False
-
-    async def said(self) -> list[str]:
-        return [message.text for message in (await self.handle.state()).context]
-
-
-@pytest.fixture
-def desk(served: Served) -> Desk:
-    return Desk(served)
-
-
 async def test_over_a_pipe_each_line_is_a_turn_and_only_answers_are_printed(desk: Desk) -> None:
-    ended = await desk.piped("hello\n\n//help me\nlast line without an end")
+    ended = await desk.process("chat", typed="hello\n\n//help me\nlast line without an end")
     assert ended == Ended(0, "you said hello\nyou said /help me\nyou said last line without an end\n", "")
 
 
 async def test_over_a_pipe_commands_work_and_what_fails_is_in_the_exit_code(desk: Desk) -> None:
-    ended = await desk.piped(
-        "fail\nhi\n/view\n/state\n/transcript\n/interrupt\n/help\n/nonsense\n/close\n/quit\nnever\n"
+    ended = await desk.process(
+        "chat",
+        typed="fail\nhi\n/view\n/state\n/transcript\n/interrupt\n/help\n/nonsense\n/close\n/quit\nnever\n",
     )
     assert ended.code == 4
     assert ended.out.startswith("you said hi\nstatus")
@@ -107,20 +84,72 @@ async def test_what_was_typed_is_kept_for_its_owner_only(desk: Desk) -> None:
     assert [stat.S_IMODE(path.stat().st_mode) for path in kept] == [0o600]
 
 
-async def test_at_a_terminal_ctrl_c_interrupts_the_turn_and_not_the_program(desk: Desk) -> None:
+async def test_over_a_pipe_sigint_ends_the_program_when_nothing_runs(desk: Desk) -> None:
+    async with started("chat", env=desk.env) as chat:
+        assert chat.process.stdin
+        chat.process.stdin.write(b"hello\n")
+        await chat.says("you said hello")
+        chat.process.send_signal(signal.SIGINT)
+        async with asyncio.timeout(PATIENCE):
+            await chat.process.wait()  # before its input ends, which ends it too
+        ended = await chat.finish()
+    assert (ended.code, ended.err) == (130, "")
+
+
+async def test_over_a_pipe_turns_are_interrupted_resumed_and_cancelled_line_by_line(desk: Desk) -> None:
+    ended = await desk.process("chat", typed="fail\n/resume\n/cancel\n/pause\n/unpause\n/queue hello\n/steer again\n")
+    assert ended.code == 4
+    assert ended.err.count("LookupError: no such luck") == 2
+    assert ended.out.splitlines()[1:] == ["paused", "the session is not paused", "you said hello", "you said again"]
+
+
+async def test_at_a_terminal_ctrl_c_interrupts_the_turn_and_keeps_what_is_being_typed(desk: Desk) -> None:
+    name = fresh("gate")
     async with at_terminal("chat", env=desk.env) as terminal:
-        await terminal.enter("slow")
+        await terminal.enter(f"hold {name}")
         await terminal.see("thinking")
-        await terminal.type(CTRL_C)
+        await reached(name)
+        await terminal.type(f"hel{CTRL_C}")
+        await terminal.see("half")
         await terminal.see("interrupted")
+        await terminal.enter("lo")
+        await terminal.see("you said hello")
         await terminal.see(PROMPT)
         await terminal.type(f"thrown away{CTRL_C}")
-        await terminal.enter("hello")
-        await terminal.see("you said hello")
+        await terminal.enter("/queue")
+        await terminal.see("nothing waits")
         assert await terminal.leave() == 0
     turns = [entry.turn_id async for entry in desk.handle.transcript() if entry.kind == "input"]
     statuses = [(await desk.handle.turn(turn_id)).status for turn_id in turns if turn_id]
     assert statuses == [TurnStatus.INTERRUPTED, TurnStatus.COMPLETED]
+
+
+async def test_at_a_terminal_what_is_typed_while_the_agent_works_steers_it(desk: Desk) -> None:
+    name = fresh("gate")
+    async with at_terminal("chat", env=desk.env) as terminal:
+        await terminal.enter(f"hold {name}")
+        await terminal.see("thinking")
+        await terminal.type("and this\r")
+        await terminal.see("seen at the next step")
+        gates[name].opened.set()
+        await terminal.see(f"held {name}")
+        await terminal.see("you said and this")
+        assert await terminal.leave() == 0
+    assert (await desk.handle.view()).turns == 1
+
+
+async def test_at_a_terminal_what_is_typed_waits_its_turn_if_that_is_wanted(desk: Desk) -> None:
+    name = fresh("gate")
+    async with at_terminal("chat", "--while-busy", "queue", env=desk.env) as terminal:
+        await terminal.enter(f"hold {name}")
+        await terminal.see("thinking")
+        await terminal.type("and this\r")
+        await terminal.see("waits, number 1")
+        gates[name].opened.set()
+        await terminal.see(f"held {name}")
+        await terminal.see("you said and this")
+        assert await terminal.leave() == 0
+    assert (await desk.handle.view()).turns == 2
 
 
 async def test_a_second_ctrl_c_leaves_the_turn_alone(served: Served, desk: Desk) -> None:

@@ -11,45 +11,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from perdure import AgentState
-from perdure.errors import SessionNotFound
 from perdure.histories import record_history
-from tests.cli.programs import HERE, PATIENCE, PERDURE, Ended, environment, inside, perdure, started
+from tests.cli.programs import HERE, PATIENCE, PERDURE, Ended, environment, started
 from tests.cli.sample import LARGE
 from tests.support.world import fresh, until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from perdure import SessionHandle
-    from perdure.testing import Served
+    from tests.cli.desks import Desk
+
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-class Desk:
-    """One session, and the commands that are about it."""
-
-    def __init__(self, served: Served) -> None:
-        self.session = fresh()
-        self.env = served.env | {"PERDURE_AGENT": "support", "PERDURE_USER": "alice", "PERDURE_SESSION": self.session}
-        self.handle: SessionHandle = served.sessions.session("support", self.session, "alice")
-
-    async def run(self, *arguments: str, typed: str = "") -> Ended:
-        return await inside(*arguments, env=self.env, typed=typed)
-
-    async def process(self, *arguments: str, typed: str = "") -> Ended:
-        return await perdure(*arguments, env=self.env, typed=typed)
-
-    async def doing(self) -> bool:
-        try:
-            return (await self.handle.view()).active is not None
-        except SessionNotFound:
-            return False
-
-
-@pytest.fixture
-def desk(served: Served) -> Desk:
-    return Desk(served)
 
 
 async def test_ask_prints_the_answer_and_nothing_else(desk: Desk) -> None:

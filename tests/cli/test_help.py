@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from perdure.cli import main
+from perdure.cli.chat.orders import HELP
 
 COMMANDS = (
     *("dev", "worker", "setup", "replay"),
-    *("chat", "submit", "ask", "result", "interrupt", "close"),
+    *("chat", "submit", "ask", "result"),
+    *("interrupt", "resume", "cancel", "steer", "inject", "pause", "unpause", "close"),
     *("turn", "state", "view", "transcript", "sessions"),
 )
 
@@ -44,6 +46,10 @@ def test_help_on_a_pipe_has_no_control_codes_whatever_the_environment_says(
     assert "\x1b" not in out
 
 
+def test_the_help_of_a_conversation_fits_a_terminal() -> None:
+    assert max(map(len, HELP.splitlines())) <= 80
+
+
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "--version")
     assert code == 0
@@ -61,6 +67,9 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         (["ask", "hi", "-a", "support", "-s", "s", "--on-busy", "explode"], "explode"),
         (["ask", "hi", "-a", "support", "-s", "s", "--attribute", "novalue"], "KEY=VALUE"),
         (["interrupt", "-a", "support", "-s", "s", "--partial", "some"], "some"),
+        (["submit", "hi", "-a", "support", "-s", "s", "--after-failure", "explode"], "explode"),
+        (["chat", "-a", "support", "-s", "s", "--while-busy", "dance"], "dance"),
+        (["resume", "t-1", "-a", "support", "-s", "s", "--timeout", "1"], "--timeout goes with --wait"),
         (["replay"], "--from-server"),
         (["replay", "nowhere", "--from-server"], "--from-server"),
         (["replay", "nowhere"], "nowhere"),

@@ -8,10 +8,21 @@ from perdure.contract import Limits, PageRequest
 from perdure.decide import CallModel, CallTool, decide, model_call, tool_invocation
 from perdure.errors import QueueFull, RunConflict, SessionBusy, SessionClosed, StaleRun, TurnConflict, TurnNotFound
 from perdure.facts import ModelAnswered, TurnSubmitted
-from perdure.messages import Message, ResultState, Role, TextBlock, Usage, as_blocks, chain_all, context_origin, flaws
+from perdure.messages import (
+    INTERRUPTED_TEXT,
+    Message,
+    ResultState,
+    Role,
+    TextBlock,
+    Usage,
+    as_blocks,
+    chain_all,
+    context_origin,
+    flaws,
+)
 from perdure.operations import Effect, operation_id
 from perdure.results import Receipt, SessionStatus, TurnStatus
-from perdure.rules.ending import INTERRUPTED_TEXT, MAX_STEPS
+from perdure.rules.ending import MAX_STEPS
 from perdure.session import REMEMBERED_REJECTIONS, Session, change
 from perdure.state import AgentState
 from perdure.turns import REMEMBERED_TURNS, TurnRecord, remember

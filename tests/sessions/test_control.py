@@ -192,7 +192,7 @@ async def test_injected_input_waits_for_the_next_step_of_whatever_turn_comes(ser
         assert (await session.view()).waiting_inputs == 2
         await session.submit("what now?", turn_id="t-2")
         second = await stage.call(2)
-        assert second.heard == ["hello", "hello to you", "what now?", "the shop closes at six", "and it rains"]
+        assert second.heard == ["hello", "hello to you", "the shop closes at six", "and it rains", "what now?"]
         second.answer("home")
         await session.result("t-2", timeout=30)
         assert (await session.view()).waiting_inputs == 0

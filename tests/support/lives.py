@@ -24,7 +24,7 @@ from perdure.commands import (
     Unpause,
 )
 from perdure.contract import AfterStop, CallPlan, Limits, ModelAnswer, SessionStart
-from perdure.decide import CallModel, CallTool, Wanted, decide
+from perdure.decide import CallModel, CallTool, Wanted, deadline, decide
 from perdure.facts import (
     CommandRejected,
     Fact,
@@ -85,6 +85,9 @@ class Life:
     eager: bool = True
     """Whether a model call is handed out as soon as it is wanted, as it is by the workflow."""
 
+    tick: timedelta = timedelta(seconds=1)
+    """How much time passes with each fact."""
+
     def take(self, fact: Fact) -> Session:
         """Take in a fact."""
         self.session = advance(self.session, fact)
@@ -113,8 +116,8 @@ class Life:
         return f"id-{self.ids}"
 
     def now(self) -> datetime:
-        """Let a second pass, and return the time."""
-        self.at += timedelta(seconds=1)
+        """Let some time pass, and return what time it is."""
+        self.at += self.tick
         return self.at
 
     def carry_over(self) -> None:
@@ -231,9 +234,10 @@ class Life:
         return self.take(GraceExpired(self.now(), operation_id))
 
     def time_out(self, run_id: str | None = None) -> Session:
-        """Let the time run out that a run may take."""
-        running = self.session.running
-        return self.take(TimeExpired(self.now(), run_id or (running.run_id if running else "nobody's")))
+        """Let the time run out that a run may take, if it has a limit."""
+        running, due = self.session.running, deadline(self.session)
+        self.at = max(self.now(), due.at if due else self.at)
+        return self.take(TimeExpired(self.at, run_id or (running.run_id if running else "nobody's")))
 
     # ---- what can be seen -------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from perdure.cli.waiting import patiently
+from perdure.cli.waiting import patiently, told_when_nobody_works
 from perdure.client import SessionHandle
 
 if TYPE_CHECKING:
@@ -26,6 +26,11 @@ class Call:
     async def patiently(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Ask, for as long as it takes; say so when no worker is there. `ask` may be called more than once."""
         return await patiently(self.handle, self.target.place, ask)
+
+    async def once(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Ask what must not be asked twice, for it would happen twice; say so when no worker is there."""
+        async with told_when_nobody_works(self.handle, self.target.place):
+            return await ask()
 
 
 async def connected(target: Target) -> Call:

@@ -1,84 +1,44 @@
-"""Commands that take hold of a session: stopping what runs, ending it."""
+"""Commands that take hold of a session: holding it, letting it go on, ending it."""
 
 # typer reads the annotations when the program runs, so they are no strings here.
-
-from typing import Annotated
 
 import typer
 
 from perdure.cli.call import connected
 from perdure.cli.frame import STEERING, command
-from perdure.cli.options import Target, session_options
-from perdure.cli.terminal import say, say_model
-from perdure.cli.turns import Actor
-from perdure.commands import Partial
-from perdure.results import CloseReceipt, InterruptReceipt
+from perdure.cli.options import Actor, Reason, Target, session_options
+from perdure.cli.receipts import closed, paused, tell_receipt, unpaused
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    command(
-        app,
-        session_options,
-        panel=STEERING,
-        examples=(
-            "perdure interrupt -a support -u alice -s orders",
-            'perdure interrupt -a support -s orders --message "Wrong order" --partial discard',
-        ),
-    )(interrupt)
-    command(
-        app,
-        session_options,
-        panel=STEERING,
-        examples=('perdure close -a support -u alice -s orders --reason "Solved"',),
-    )(close)
-
-
-async def interrupt(
-    target: Target,
-    *,
-    run_id: Annotated[
-        str | None, typer.Option("--run-id", help="Only if this is the run that is active; refused otherwise.")
-    ] = None,
-    message: Annotated[
-        str | None, typer.Option("--message", help="What the model is told, as the user's words.")
-    ] = None,
-    partial: Annotated[Partial, typer.Option("--partial", help="What becomes of a half-spoken answer.")] = Partial.KEEP,
-    actor: Actor = None,
-) -> None:
-    """Stop what runs in a session, wherever it runs. When nothing runs, nothing happens."""
-    call = await connected(target)
-    receipt = await call.patiently(
-        lambda: call.handle.interrupt(run_id=run_id, message=message, partial=partial, actor=actor)
+    about = "-a support -u alice -s orders"
+    command(app, session_options, panel=STEERING, examples=(f'perdure pause {about} --reason "The shop is down"',))(
+        pause
     )
-    if target.as_json:
-        say_model(receipt)
-    else:
-        say(interrupted(receipt))
+    command(app, session_options, panel=STEERING, examples=(f"perdure unpause {about}",))(unpause)
+    command(app, session_options, panel=STEERING, examples=(f'perdure close {about} --reason "Solved"',))(close)
 
 
-async def close(
-    target: Target,
-    *,
-    reason: Annotated[str | None, typer.Option("--reason", help="Why, for the record.")] = None,
-    actor: Actor = None,
-) -> None:
+async def pause(target: Target, *, reason: Reason = None, actor: Actor = None) -> None:
+    """Hold a session: the step that runs is finished, and no other begins until `perdure unpause`.
+
+    Turns are accepted meanwhile, and wait.
+    """
+    call = await connected(target)
+    receipt = await call.patiently(lambda: call.handle.pause(reason, actor=actor))
+    tell_receipt(receipt, paused, as_json=target.as_json)
+
+
+async def unpause(target: Target, *, reason: Reason = None, actor: Actor = None) -> None:
+    """Let a session go on where `perdure pause` held it. When it is not held, nothing happens."""
+    call = await connected(target)
+    receipt = await call.patiently(lambda: call.handle.unpause(reason, actor=actor))
+    tell_receipt(receipt, unpaused, as_json=target.as_json)
+
+
+async def close(target: Target, *, reason: Reason = None, actor: Actor = None) -> None:
     """End a session. What runs or waits is cancelled; what was said stays readable, and a new turn opens it again."""
     call = await connected(target)
     receipt = await call.patiently(lambda: call.handle.close(reason, actor=actor))
-    if target.as_json:
-        say_model(receipt)
-    else:
-        say(closed(receipt))
-
-
-def interrupted(receipt: InterruptReceipt) -> str:
-    """Return for people what an interrupt did."""
-    if not receipt.interrupted:
-        return "nothing was running"
-    return f"interrupted turn {receipt.turn_id}, run {receipt.run_id}"
-
-
-def closed(receipt: CloseReceipt) -> str:
-    """Return for people what closing did."""
-    return f"closed; cancelled: {', '.join(receipt.cancelled)}" if receipt.cancelled else "closed; nothing was waiting"
+    tell_receipt(receipt, closed, as_json=target.as_json)

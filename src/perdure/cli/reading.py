@@ -11,10 +11,9 @@ import typer
 from perdure.cli.call import Call, connected
 from perdure.cli.entries import entry_line
 from perdure.cli.frame import READING, command
-from perdure.cli.options import Server, Target, answering_server_options, session_options
+from perdure.cli.options import Server, Target, Turn, answering_server_options, session_options
 from perdure.cli.shapes import sessions_table, state_table, turn_table, view_table
 from perdure.cli.terminal import say, say_json, say_model, show
-from perdure.cli.turns import Turn
 from perdure.cli.waiting import is_unanswered, told_when_nobody_works
 from perdure.client import Sessions
 from perdure.errors import ServerUnavailable

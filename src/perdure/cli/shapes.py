@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from perdure.messages import Usage
-    from perdure.results import InteractionCall, SessionInfo, SessionView, TurnView
+    from perdure.results import InteractionCall, SessionInfo, SessionView, Stopped, TurnView
     from perdure.state import AgentState
 
 
@@ -36,11 +36,15 @@ def view_table(view: SessionView) -> Table:
         ("status", view.status.value),
         ("running", active and f"turn {active.turn_id}, run {active.run_id}, step {active.step}: {active.doing}"),
         ("since", active and moment(active.since)),
-        *(("queued", f"{entry.turn_id}: {one_line(entry.text, 60)}") for entry in view.queue),
+        ("asked by", active and active.actor),
+        ("stopped by", active and active.stopped_by),
+        *(("queued", f"{entry.turn_id}{by(entry.actor)}: {one_line(entry.text, 60)}") for entry in view.queue),
+        ("new input", f"{view.waiting_inputs}, seen at the next step" if view.waiting_inputs else None),
         *((item.kind, f"{item.request_id}: {_calls(item.calls)}") for item in view.interactions),
         *(("uncertain", f"{each.operation_id}: {each.tool} {shortened(each.arguments)}") for each in view.uncertain),
-        ("unfinished", view.unfinished),
-        ("paused", "yes" if view.paused else None),
+        ("unfinished", view.unfinished if view.stopped is None else stopped_line(view.stopped)),
+        ("parked", view.parked and f"the queue is held until turn {view.parked} is resumed or cancelled"),
+        ("paused", f"yes{by(view.paused_by)}{because(view.pause_reason)}" if view.paused else None),
         ("turns", view.turns),
         ("messages", view.messages),
         ("tokens", tokens(view.usage)),
@@ -50,6 +54,23 @@ def view_table(view: SessionView) -> Table:
         *(("", f"{each.command}: {each.error}: {one_line(each.message)}") for each in view.rejections[-3:]),
     ]
     return fields(rows)
+
+
+def stopped_line(stopped: Stopped) -> str:
+    """Return how the turn ended that can be resumed."""
+    error = "" if stopped.error is None else because(f"{stopped.error.type}: {stopped.error.message}")
+    told = because(stopped.message)
+    return f"{stopped.turn_id}, {stopped.status.value} {moment(stopped.ended_at)}{by(stopped.stopped_by)}{told}{error}"
+
+
+def by(actor: str | None) -> str:
+    """Return who it was, if that is known."""
+    return f" by {one_line(actor, 60)}" if actor else ""
+
+
+def because(reason: str | None) -> str:
+    """Return a reason, if one was given."""
+    return f": {one_line(reason)}" if reason else ""
 
 
 def _calls(calls: Iterable[InteractionCall]) -> str:
@@ -64,7 +85,7 @@ def turn_table(turn: TurnView) -> Table:
         ("input", blocks_text(turn.input)),
         ("output", turn.output),
         ("error", turn.error and f"{turn.error.type}: {turn.error.message}"),
-        ("submitted", f"{moment(turn.submitted_at)}{f' by {turn.submitted_by}' if turn.submitted_by else ''}"),
+        ("submitted", f"{moment(turn.submitted_at)}{by(turn.submitted_by)}"),
         *(
             ("run", f"{run.run_id}: {run.outcome.value if run.outcome else 'running'} since {moment(run.started_at)}")
             for run in turn.runs

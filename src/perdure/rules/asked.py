@@ -94,9 +94,12 @@ def _queued(session: Session, fact: TurnSubmitted, *, ahead: bool) -> Session:
         after_failure=fact.after_failure,
     )
     needed = frozenset({session.parked, session.unfinished.turn_id if session.unfinished else None})
+    turns = remember(session.turns, record, needed)
+    known = {one.turn_id for one in turns}
     session = change(
         session,
-        turns=remember(session.turns, record, needed),
+        turns=turns,
+        joined=tuple(one for one in session.joined if one.into in known),
         turn_count=session.turn_count + 1,
         queue=(turn, *session.queue) if ahead else (*session.queue, turn),
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from perdure.commands import Partial
 from perdure.contract import TURN_TIMEOUT
-from perdure.messages import INTERRUPTED_MARK, Message, Role, as_blocks, as_json
+from perdure.messages import INTERRUPTED_MARK, INTERRUPTED_TEXT, Message, Role, as_blocks, as_json
 from perdure.operations import derived_id
 from perdure.results import TurnError, TurnStatus
 from perdure.rules.asides import see_asides
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from perdure.contract import AfterStop
-
-INTERRUPTED_TEXT = "(interrupted)"
-"""What closes an interrupted turn when nothing of the answer was kept: models refuse an empty message."""
 
 MAX_STEPS = "max_steps"
 """Error type of a turn that needed more model calls than its agent allows."""
@@ -80,16 +77,23 @@ def end_stopped(session: Session, at: datetime, kept: Message | None = None) -> 
     if current.stop.reason is StopReason.TIMEOUT:
         seconds = session.limits.turn_timeout_seconds or 0
         message = f"the turn took longer than {seconds:g} s, which is what its agent allows"
-        return fail(session, at, TurnError(type=TURN_TIMEOUT, message=message))
+        return fail(_hear_out(session, at, current.stop), at, TurnError(type=TURN_TIMEOUT, message=message))
     closing = _closing(session, at, current, kept)
     session = say(session, closing)
     session = with_entry(
         session, at, "assistant", turn_id=current.turn_id, run_id=current.run_id, message=as_json(closing)
     )
-    session = see_asides(session, at, steered_only=True)
-    if current.stop.message:
-        session = say(session, _stop_message(session, at, current, current.stop.message))
+    session = _hear_out(session, at, current.stop)
     return _settle(session, at, TurnStatus.CANCELLED if current.stop.reason.final else TurnStatus.INTERRUPTED)
+
+
+def _hear_out(session: Session, at: datetime, stop: Stop) -> Session:
+    """Put into the context what people said to the turn while it ended."""
+    session = see_asides(session, at, steered_only=True)
+    current = session.current
+    if current is None or not stop.message:
+        return session
+    return say(session, _stop_message(session, at, current, stop.message))
 
 
 def _closing(session: Session, at: datetime, current: CurrentTurn, kept: Message | None) -> Message:

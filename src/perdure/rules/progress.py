@@ -63,6 +63,7 @@ def _start_next(session: Session, at: datetime) -> Session:
         after_failure=turn.after_failure,
     )
     session = begin_run(change(session, queue=tuple(rest), current=current), at, current)
+    session = see_asides(session, at)  # before the turn's own input, which is what the model is to answer
     message = Message(
         id=derived_id("message", session.key.workflow_id, turn.turn_id, turn.run_id, "input"),
         name=session.state.user_id,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perdure.commands import Partial
+from perdure.decide import deadline
 from perdure.messages import as_json
 from perdure.results import TurnError
 from perdure.rules.asides import steered
@@ -41,7 +42,7 @@ def model_answered(session: Session, fact: ModelAnswered) -> Session:
     answer = fact.answer
     session = _with_usage(change(session, limits=answer.limits), current.turn_id, fact)
     if current.stop is not None:
-        keep = current.stop.partial is Partial.KEEP and answer.message.text
+        keep = current.stop.partial is Partial.KEEP and answer.message.text.strip()
         return end_stopped(session, fact.at, kept=answer.message if keep else None)
     if answer.partial:
         error = TurnError(type="ModelCancelled", message="the model call was cancelled from outside the session")
@@ -92,8 +93,8 @@ def grace_expired(session: Session, fact: GraceExpired) -> Session:
 
 
 def time_expired(session: Session, fact: TimeExpired) -> Session:
-    """Stop a run that took longer than its agent allows."""
-    running = session.steerable
-    if running is None or running.run_id != fact.run_id:
+    """Stop a run that took longer than its agent allows. A clock that was set before a pause rings too early."""
+    due = deadline(session)
+    if due is None or due.run_id != fact.run_id or fact.at < due.at:
         return session
     return stop(session, fact.at, Stop(reason=StopReason.TIMEOUT, partial=Partial.DISCARD, at=fact.at))

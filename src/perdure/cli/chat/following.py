@@ -1,115 +1,156 @@
-"""Following a turn: showing what it does, and stopping it when Ctrl-C says so."""
+"""Following turns: showing what they do, and telling what comes of them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from perdure.errors import PerdureError, StaleRun
+from perdure.cli.chat.doing import doing
+from perdure.cli.chat.news import News
+from perdure.cli.chat.telling import Telling
+from perdure.errors import PerdureError
+from perdure.results import TurnStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Awaitable, Callable, Iterable
 
-    from perdure.cli.chat.screens import Progress, Screen
-    from perdure.client import SessionHandle
-    from perdure.results import SessionView
-
-Result = TypeVar("Result")
+    from perdure.cli.call import Call
+    from perdure.cli.chat.outcome import Outcome
+    from perdure.cli.chat.screens import Screen
+    from perdure.messages import Message
+    from perdure.results import Receipt
 
 GLANCE = 0.25
-"""Seconds between two looks at what a turn does. A look leaves no event."""
-
-
-@contextmanager
-def ctrl_c(pressed: Callable[[], None]) -> Generator[None]:
-    """Call `pressed` for each Ctrl-C while the block lasts, which then ends nothing."""
-    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
-    loop.add_signal_handler(signal.SIGINT, pressed)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, before)
+"""Seconds between two looks at what the turns do. A look leaves no event."""
 
 
 class Following:
-    """One turn that is followed at a screen. `run_id` is set as soon as it is known."""
+    """The turns that a conversation follows until they are settled.
 
-    def __init__(self, handle: SessionHandle, screen: Screen, turn_id: str) -> None:
-        """Follow a turn of a session."""
-        self._handle = handle
+    A person is told all that they say, as it comes and in the order in which it happened. A pipe is told the result
+    of each.
+    """
+
+    def __init__(self, call: Call, screen: Screen, outcome: Outcome, tasks: asyncio.TaskGroup, hint: str) -> None:
+        """Follow turns of the session of `call`. What they do is shown with a `hint` at what can be done."""
+        self._call = call
         self._screen = screen
-        self._turn_id = turn_id
-        self.run_id: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._outcome = outcome
+        self._tasks = tasks
+        self._hint = hint
+        self._turns: dict[str, asyncio.Task[None] | None] = {}
+        self._told: set[str] = set()
+        self._news = News(call.handle)
+        self._telling = Telling(screen)
+        self._one_at_a_time = asyncio.Lock()
+        self._looking: asyncio.Task[None] | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.interrupting = False
+        """Whether somebody has asked to stop what runs, which is shown then instead of what that does."""
 
-    async def until_settled(self, work: Coroutine[object, object, Result]) -> Result | None:
-        """Await `work`, which ends when the turn is settled. Ctrl-C interrupts the turn; a second one leaves it alone.
+    @property
+    def turns(self) -> Iterable[str]:
+        """The turns that are followed now."""
+        return self._turns.keys()
 
-        Returns:
-            What `work` returns; None if the turn was left alone.
+    async def pass_over(self) -> None:
+        """Take what the session has said so far for told."""
+        async for _ in self._news.read():
+            pass
+
+    def shown(self, messages: Iterable[Message]) -> None:
+        """Don't tell these messages, for they are shown already."""
+        self._telling = Telling(self._screen, messages)
+
+    async def follow(self, turn_id: str, begin: Callable[[], Awaitable[Receipt]]) -> Receipt:
+        """Follow the turn that `begin` begins, from before it begins, so that nothing that it says is missed.
+
+        If it turns out to have become a part of another turn, that one is followed.
         """
-        presses = asyncio.Queue[None]()
-        with self._screen.busy() as progress, ctrl_c(lambda: presses.put_nowait(None)):
-            working = asyncio.create_task(work)
-            showing = asyncio.create_task(self._show(progress))
-            helpers = [showing, asyncio.create_task(self._obey(presses, working, showing, progress))]
-            try:
-                await asyncio.wait({working})
-            finally:
-                working.cancel()
-                for helper in helpers:
-                    helper.cancel()
-        return None if working.cancelled() else working.result()
-
-    async def _obey(
-        self,
-        presses: asyncio.Queue[None],
-        working: asyncio.Task[Result],
-        showing: asyncio.Task[None],
-        progress: Progress,
-    ) -> None:
-        await presses.get()
-        showing.cancel()
-        progress("interrupting (Ctrl-C once more leaves the turn alone)")
-        interrupting = asyncio.create_task(self._interrupt())
-        await presses.get()
-        interrupting.cancel()
-        working.cancel()
-        self._screen.note("left alone: the turn goes on, and the next message comes behind it")
-
-    async def _interrupt(self) -> None:
+        new = turn_id not in self._turns
+        self._told.discard(turn_id)
+        self._add(turn_id)
         try:
-            await self._handle.interrupt(run_id=await asyncio.shield(self.run_id))
-        except StaleRun:
-            view = await self._glance()
-            if view is not None and self._place(view):
-                self._screen.note("the turn has not begun: others are before it; Ctrl-C once more leaves it alone")
-        except PerdureError as error:
-            self._screen.note(str(error))
+            receipt = await begin()
+        except BaseException:
+            if new:
+                self._drop(turn_id)
+            raise
+        if receipt.turn_id != turn_id:
+            self._drop(turn_id)
+        self.join(receipt.turn_id)
+        return receipt
 
-    async def _show(self, progress: Progress) -> None:
-        while True:
+    def join(self, turn_id: str) -> None:
+        """Follow a turn that is there."""
+        self._add(turn_id)
+        if self._turns[turn_id] is None:
+            self._turns[turn_id] = self._tasks.create_task(self._outcome.survive(lambda: self._until_told(turn_id)))
+
+    async def settled(self) -> None:
+        """Wait until nothing is followed."""
+        await self._idle.wait()
+
+    def leave(self) -> None:
+        """Follow nothing any more. The turns go on."""
+        for turn_id in tuple(self._turns):
+            self._drop(turn_id)
+            self._outcome.incomplete()
+
+    def _add(self, turn_id: str) -> None:
+        if turn_id in self._turns:
+            return
+        self._turns[turn_id] = None
+        self._idle.clear()
+        if self._looking is None and self._screen.interactive:
+            self._screen.progress("sending")
+            self._looking = self._tasks.create_task(self._look())
+
+    def _drop(self, turn_id: str) -> None:
+        waiting = self._turns.pop(turn_id, None)
+        if waiting is not None and waiting is not asyncio.current_task():
+            waiting.cancel()
+        if self._turns:
+            return
+        self._idle.set()
+        self.interrupting = False
+        if self._looking is not None:
+            if self._looking is not asyncio.current_task():
+                self._looking.cancel()
+            self._looking = None
+            self._screen.progress("")
+
+    async def _until_told(self, turn_id: str) -> None:
+        """Wait until a turn is settled and told. What was passed over in the transcript is told by the result."""
+        try:
+            result = await self._call.patiently(lambda: self._call.handle.result(turn_id))
+            if result.status is not TurnStatus.COMPLETED:
+                self._outcome.incomplete()
+            if self._screen.interactive:
+                with contextlib.suppress(PerdureError):
+                    await self._catch_up()
+            if turn_id not in self._told:
+                self._telling.result(result)
+        finally:
+            if self._turns.get(turn_id) is asyncio.current_task():
+                self._drop(turn_id)
+
+    async def _look(self) -> None:
+        while self._looking is asyncio.current_task():
             await asyncio.sleep(GLANCE)
-            view = await self._glance()
-            if view is not None:
-                progress(f"{self._doing(view)} (Ctrl-C interrupts)")
+            with contextlib.suppress(PerdureError):
+                view = await self._call.handle.view()
+                if not self.interrupting:
+                    self._screen.progress(f"{doing(view, self._turns)} ({self._hint})")
+                await self._catch_up()
 
-    async def _glance(self) -> SessionView | None:
-        with contextlib.suppress(PerdureError):
-            return await self._handle.view()
-        return None
-
-    def _doing(self, view: SessionView) -> str:
-        if place := self._place(view):
-            return f"waiting, number {place} in the queue"
-        if view.active is None or view.active.turn_id != self._turn_id:
-            return "waiting"
-        return {"model": "thinking", "stopping": "stopping"}.get(view.active.doing, f"running {view.active.doing}")
-
-    def _place(self, view: SessionView) -> int:
-        """Return the turn's place in the queue; 0 when it is not there."""
-        waiting = [entry.turn_id for entry in view.queue]
-        return waiting.index(self._turn_id) + 1 if self._turn_id in waiting else 0
+    async def _catch_up(self) -> None:
+        """Tell what has happened to the turns that are followed."""
+        async with self._one_at_a_time:
+            async for entry in self._news.read():
+                turn_id = entry.turn_id or ""
+                if turn_id in self._turns and self._telling.entry(turn_id, entry):
+                    self._told.add(turn_id)
+                    self._drop(turn_id)

@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import codecs
 import os
+import signal
 import sys
 import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Protocol
 
 from perdure.cli.terminal import complain, say, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-    from contextlib import AbstractContextManager
 
     from rich.console import RenderableType
-
-    Progress: TypeAlias = Callable[[str], None]
 
 CHUNK = 65536
 
@@ -27,7 +25,12 @@ class Screen(Protocol):
     """Where a conversation is held."""
 
     interactive: bool
-    """Whether a person looks on: then old messages are shown, and a mistake ends nothing."""
+    """Whether a person looks on: then old messages are shown, a mistake ends nothing, and what is typed while the
+    agent works is read at once."""
+
+    def talking(self, pressed: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Be there for a conversation. Each Ctrl-C calls `pressed`, which tells whether there was something to stop."""
+        ...
 
     async def read(self) -> str | None:
         """Return the next line; None at the end."""
@@ -49,9 +52,26 @@ class Screen(Protocol):
         """Show what was asked for."""
         ...
 
-    def busy(self) -> AbstractContextManager[Progress]:
-        """While the block lasts, show that the agent works; what it does is told to the function."""
+    def progress(self, doing: str) -> None:
+        """Show what the agent does at present; nothing, if that is empty."""
         ...
+
+
+@contextmanager
+def ctrl_c(pressed: Callable[[], bool]) -> Generator[None]:
+    """Call `pressed` for each Ctrl-C while the block lasts. What it has no use for goes to whoever had it before."""
+    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+
+    def come() -> None:
+        if not pressed() and callable(before):
+            before(signal.SIGINT, None)
+
+    loop.add_signal_handler(signal.SIGINT, come)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
 
 
 class Pipe:
@@ -62,6 +82,10 @@ class Pipe:
     def __init__(self) -> None:
         """Read nothing yet."""
         self._lines: asyncio.Queue[str | None] | None = None
+
+    def talking(self, pressed: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Take Ctrl-C for the turn that runs; it ends the program when there is none."""
+        return ctrl_c(pressed)
 
     async def read(self) -> str | None:
         """Return the next line of standard input."""
@@ -90,10 +114,8 @@ class Pipe:
         else:
             show(what)
 
-    @contextmanager
-    def busy(self) -> Generator[Progress]:
+    def progress(self, doing: str) -> None:
         """Show nothing."""
-        yield lambda _: None
 
 
 def _read_lines(loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[str | None]) -> None:

@@ -1,0 +1,55 @@
+"""What a session does for somebody who waits, and what it needs of somebody who comes back: a line each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from perdure.cli.shapes import because, by, stopped_line
+from perdure.results import SessionStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
+    from perdure.results import SessionView
+
+DOING = {"model": "thinking", "stopping": "stopping", "held": "held: the session is paused, /unpause goes on"}
+"""What an active run does, where it is not tools."""
+
+
+def doing(view: SessionView, turns: Container[str]) -> str:
+    """Return what becomes of these turns at present."""
+    place = next((place for place, entry in enumerate(view.queue, 1) if entry.turn_id in turns), 0)
+    if view.active is not None and view.active.turn_id in turns:
+        behind = f", {len(view.queue)} more in the queue" if view.queue else ""
+        return f"{DOING.get(view.active.doing, f'running {view.active.doing}')}{behind}"
+    return f"waiting, number {place} in the queue{_held(view)}" if place else "waiting"
+
+
+def _held(view: SessionView) -> str:
+    if view.paused:
+        return ": the session is paused, /unpause goes on"
+    return f": turn {view.parked} holds it, /resume or /cancel" if view.parked else ""
+
+
+def waiting_lines(view: SessionView) -> str:
+    """Return the turns that wait, a line each."""
+    lines = [f"{place}  {entry.turn_id}{by(entry.actor)}: {entry.text}" for place, entry in enumerate(view.queue, 1)]
+    if view.waiting_inputs:
+        lines.append(f"{view.waiting_inputs} new input, seen at the next step")
+    return "\n".join(lines) or "nothing waits"
+
+
+def remarks(view: SessionView) -> Iterator[str]:
+    """Yield what somebody who comes back should know, with the command that helps."""
+    if view.status is SessionStatus.CLOSED:
+        yield "The session is closed; a new message opens it again."
+        return
+    if view.paused:
+        yield f"The session is paused{by(view.paused_by)}{because(view.pause_reason)}.  /unpause goes on."
+    if view.stopped is not None:
+        held = ", and holds the queue" if view.parked == view.stopped.turn_id else ""
+        yield f"Unfinished{held}: turn {stopped_line(view.stopped)}.  /resume goes on with it, /cancel gives it up."
+    elif view.unfinished is not None:
+        yield f"Turn {view.unfinished} waits for somebody.  /view shows for what, /cancel gives it up."
+    if view.parked is not None and (view.stopped is None or view.parked != view.stopped.turn_id):
+        yield f"The queue is held by turn {view.parked}.  /cancel {view.parked} lets it go on."
