@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from temporalio.api.enums.v1 import EventType
+from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 
 from perdure.connection import connect, data_converter
 from perdure.testing import Served
@@ -67,17 +67,26 @@ async def events(handle: SessionHandle, run_id: str | None = None) -> list[Histo
 
 
 async def failed_tasks(handle: SessionHandle) -> int:
-    """Return how many workflow tasks of the session's present run have failed."""
-    failed = EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
-    return sum(event.event_type == failed for event in await events(handle))
+    """Return how many workflow tasks of the session's present run have failed by our doing."""
+    return sum(map(_failed_by_us, await events(handle)))
+
+
+def _failed_by_us(event: HistoryEvent) -> bool:
+    """Tell a failed workflow task from one that the server ended: it has no room for more signals, or new ones came."""
+    if event.event_type != EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+        return False
+    return event.workflow_task_failed_event_attributes.cause not in (
+        WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND,
+        WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND,
+    )
 
 
 async def failed_tasks_ever(handle: SessionHandle) -> int:
-    """Return how many workflow tasks of the session have failed, in all runs that continued one another."""
+    """Return how many workflow tasks of the session failed by our doing, in all runs that continued one another."""
     failed, run_id = 0, None
     while True:
         found = await events(handle, run_id)
-        failed += sum(event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED for event in found)
+        failed += sum(map(_failed_by_us, found))
         run_id = found[0].workflow_execution_started_event_attributes.continued_execution_run_id
         if not run_id:
             return failed
