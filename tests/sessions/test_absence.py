@@ -11,24 +11,15 @@ import pytest
 from perdure import Agent, App, Effect, ToolCall, TurnStatus
 from perdure.testing import ScriptedModel
 from tests.apps.effectful import app as effectful
-from tests.support.effects import Effects, effects
 from tests.support.processes import ROOT, worker_process
 from tests.support.stage import Prop, Stage
 from tests.support.world import fresh, until, world
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
+    from tests.support.effects import Effects
     from worker.embedded import EmbeddedServer
 
 EFFECTFUL = "tests.apps.effectful:app"
-
-
-@pytest.fixture
-async def service() -> AsyncGenerator[Effects]:
-    """A system of record."""
-    async with effects() as running:
-        yield running
 
 
 @pytest.mark.parametrize("tool", ["read", "idempotent", "once"])

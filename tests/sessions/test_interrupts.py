@@ -34,7 +34,6 @@ from perdure.testing import ReplyLike, ScriptedModel
 from tests.apps.effectful import app as effectful
 from tests.providers.dialects import chunk, events as events_of
 from tests.providers.raw_server import Reply, chunked, head, serving
-from tests.support.effects import Effects, effects
 from tests.support.processes import worker_process
 from tests.support.stage import Prop, Stage
 from tests.support.world import events, failed_tasks, fresh, nothing_pending, until, world
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
 
     from perdure import Tool
     from perdure.models import Emit
+    from tests.support.effects import Effects
     from worker.embedded import EmbeddedServer
 
 EFFECTFUL = "tests.apps.effectful:app"
@@ -420,13 +420,6 @@ async def test_while_no_worker_runs_of_a_model_call_that_waits_for_one(server: E
         call.answer("hello")
         await session.result("t-2", timeout=30)
         assert [call.request.turn_id for call in stage.calls].count("t-1") == 0
-
-
-@pytest.fixture
-async def service() -> AsyncGenerator[Effects]:
-    """A system of record."""
-    async with effects() as running:
-        yield running
 
 
 async def test_while_no_worker_runs_of_a_model_call_whose_worker_has_died(

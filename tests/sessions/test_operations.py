@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-import pytest_asyncio
 
 from perdure import (
     Agent,
@@ -33,22 +32,14 @@ from perdure import (
 from perdure.messages import flaws
 from perdure.testing import ReplyLike, ScriptedModel, Served
 from tests.apps.effectful import app
-from tests.support.effects import Effects, effects
 from tests.support.processes import worker_process
 from tests.support.world import failed_tasks, fresh, until, world
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
+    from tests.support.effects import Effects
     from worker.embedded import EmbeddedServer
 
 EFFECTFUL = "tests.apps.effectful:app"
-
-
-@pytest_asyncio.fixture
-async def service() -> AsyncIterator[Effects]:
-    async with effects() as running:
-        yield running
 
 
 def calling(*calls: ToolCall) -> ScriptedModel:
