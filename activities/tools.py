@@ -94,8 +94,9 @@ class ToolActivities:
         """Begin nothing that the session has given up. What an earlier attempt has done is unknown then."""
         try:
             await check_wanted(invocation.operation_id, self._environment.ask_wanted)
-        except ApplicationError:
-            if tool.effect is Effect.READ or activity.info().attempt == 1:
+        except ApplicationError as error:
+            given_up = error.type == contract.ERROR_UNWANTED
+            if tool.effect is Effect.READ or activity.info().attempt == 1 or not given_up:
                 raise
             words = f"{tool.name} was stopped between two attempts"
             raise _uncertain(words) from None

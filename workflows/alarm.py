@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING
 
 from temporalio import workflow
@@ -14,14 +14,16 @@ if TYPE_CHECKING:
     from perdure.decide import Deadline
 
 Take = Callable[[Fact], None]
+Caught = Callable[[Awaitable[None]], Coroutine[object, object, None]]
 
 
 class Alarm:
     """Rings once for each deadline that it is set to, and reports it to `take`."""
 
-    def __init__(self, take: Take) -> None:
-        """Report to `take`."""
+    def __init__(self, take: Take, caught: Caught) -> None:
+        """Report to `take`. What goes wrong is seen by `caught`."""
         self._take = take
+        self._caught = caught
         self._deadline: Deadline | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -32,10 +34,9 @@ class Alarm:
         if self._task is not None:
             self._task.cancel()
         self._deadline = deadline
-        self._task = None if deadline is None else asyncio.create_task(self._ring(deadline))
+        self._task = None if deadline is None else asyncio.create_task(self._caught(self._ring(deadline)))
 
     async def _ring(self, deadline: Deadline) -> None:
-        left = deadline.at - workflow.now()
-        if left.total_seconds() > 0:
+        while (left := deadline.at - workflow.now()).total_seconds() > 0:  # clocks of servers differ: it may ring early
             await workflow.sleep(left, summary="the time that the turn may take")
         self._take(TimeExpired(workflow.now(), deadline.run_id))

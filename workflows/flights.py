@@ -101,14 +101,14 @@ class Flights:
     async def _land(self, operation_id: str, flight: Awaitable[None]) -> None:
         """See a flight through to its end, whether anybody still cares for it or not."""
         try:
-            await self._caught(flight)
+            await self.caught(flight)
         finally:
             self._handles.pop(operation_id, None)
             self._tasks.pop(operation_id, None)
             self._loose.pop(operation_id, None)
             self._end_grace(operation_id)
 
-    async def _caught(self, work: Awaitable[None]) -> None:
+    async def caught(self, work: Awaitable[None]) -> None:
         """Keep a failure of our own code for the main loop to raise, where it would be lost with the task."""
         try:
             await work
@@ -136,7 +136,7 @@ class Flights:
         handle = self._handles.get(operation_id)
         if handle is not None and operation_id not in self._effectful:
             handle.cancel()
-        self._graces[operation_id] = asyncio.create_task(self._caught(self._grace(operation_id)))
+        self._graces[operation_id] = asyncio.create_task(self.caught(self._grace(operation_id)))
 
     async def _grace(self, operation_id: str) -> None:
         await workflow.sleep(timeouts.INTERRUPT_GRACE, summary="time to settle after an interrupt")

@@ -102,8 +102,8 @@ class AgentSession:
         self._waiters = 0
         self._stop_waiters = 0
         self._answered_at = 0
-        self._alarm = Alarm(self._take)
         self._flights = Flights(self._take, lambda: self._session)
+        self._alarm = Alarm(self._take, self._flights.caught)
         try:
             self._session = _begin(workflow.info().workflow_id, raw)
         except PerdureError as error:
@@ -252,7 +252,10 @@ class AgentSession:
                 await workflow.wait_condition(lambda: self._draining or not self._runs(running.run_id))
             finally:
                 self._stop_waiters -= 1
-        return interrupted if isinstance(command, Interrupt) else cancel_receipt(self._session, command.turn_id)
+        if isinstance(command, CancelTurn):
+            return cancel_receipt(self._session, command.turn_id)
+        stopped = running is None or not self._runs(running.run_id)
+        return interrupted.model_copy(update={"stopped": stopped})
 
     def _runs(self, run_id: str) -> bool:
         running = self._session.running
@@ -342,8 +345,9 @@ class AgentSession:
 
         One that is too large goes on in this run: a new run that can't be started would fail its task for ever.
         """
-        if not workflow.info().is_continue_as_new_suggested():
-            return False
+        return workflow.info().is_continue_as_new_suggested() and self._small_enough()
+
+    def _small_enough(self) -> bool:
         most = self._session.limits.carry_bytes
         return most is None or json_bytes(self._session) <= most
 
@@ -353,6 +357,9 @@ class AgentSession:
         await workflow.wait_condition(workflow.all_handlers_finished)
         if workflow.patched(patches.ANSWER_THEN_RENEW):
             await self._let_answers_out()
+        if not self._small_enough():  # something large was accepted meanwhile
+            self._draining = False
+            return
         start = {"carried": self._session.model_dump(mode="json")}
         workflow.continue_as_new(args=[start])
 

@@ -43,6 +43,14 @@ BUSY_PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5)
 ENDED_MEANWHILE = "AcceptedUpdateCompletedWorkflow"
 """The server's failure type of an accepted update whose workflow was ended, by a termination for example."""
 
+NOT_TAKEN = "UnprocessedUpdate"
+"""The server's failure type of an update that no worker has looked at, since its workflow task was lost."""
+
+
+class UpdateNotTaken(ServerUnavailable):
+    """No worker has looked at the update: it was neither accepted nor refused, and may be sent again."""
+
+
 Handle = WorkflowHandle[object, object]
 Model = TypeVar("Model", bound=Frozen)
 
@@ -86,6 +94,8 @@ async def _with_room(call: Callable[[], Awaitable[RawValue]], workflow_id: str) 
     for pause in BUSY_PAUSES:
         try:
             return await call()
+        except UpdateNotTaken:
+            await asyncio.sleep(pause)
         except RPCError as error:
             if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED:
                 raise_for(error, workflow_id)
@@ -182,6 +192,8 @@ def from_failure(error: WorkflowUpdateFailedError) -> PerdureError:
         if cause.type == ENDED_MEANWHILE:
             msg = f"the session ended before it answered; look up what became of the turn by its id ({cause.message})"
             return SessionClosed(msg)
+        if cause.type == NOT_TAKEN:
+            return UpdateNotTaken("no worker has looked at the command; send it again")
         kind = errors.BY_NAME.get(cause.type or "", PerdureError)
         return kind(cause.message)
     return PerdureError(str(cause))

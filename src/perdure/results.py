@@ -82,11 +82,12 @@ class PauseReceipt(Frozen):
 
 
 class InterruptReceipt(Frozen):
-    """Whether something was interrupted, and what."""
+    """Whether something was interrupted, and what. `stopped` is false only if it was still stopping at the answer."""
 
     interrupted: bool
     turn_id: str | None = None
     run_id: str | None = None
+    stopped: bool = True
 
 
 class CloseReceipt(Frozen):

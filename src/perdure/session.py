@@ -171,7 +171,10 @@ def with_entry(
 
 
 def without_messages(session: Session, ids: frozenset[str]) -> Session:
-    """Take messages out of the context. What the last worker has of it is known only up to the first of them."""
+    """Take messages out of the context; ids that are not in it mean nothing.
+
+    What the last worker has of it is known only up to the first of them.
+    """
     kept: list[Message] = []
     head, known = context_origin(session.state.summary), None
     for message in session.state.context:

@@ -140,7 +140,8 @@ class CurrentTurn(Frozen):
 
     `step` is the one that is under way or was the last; it counts through all runs, of which this one began with
     `first_step`. `clock_from` is when the run's time began, later by as long as it was paused. `effectful` says that a
-    tool was handed out that is not read-only. `message_ids` are the messages that the turn has put into the context.
+    tool was handed out that is not read-only, or that nobody knows. `message_ids` are the messages that the turn has
+    put into the context.
     """
 
     turn_id: str
@@ -155,7 +156,7 @@ class CurrentTurn(Frozen):
     clock_from: datetime | None = None
     after_interrupt: AfterStop | None = None
     after_failure: AfterStop | None = None
-    effectful: bool = False
+    effectful: bool = True
     message_ids: tuple[str, ...] = ()
 
 

@@ -14,7 +14,7 @@ from perdure.intake import fact_of
 from perdure.session import Session, change
 from tests.explore.events import Event, events, life
 from tests.explore.normal_form import normal_form
-from tests.support.invariants import a_session_is_its_json, check
+from tests.support.invariants import a_session_is_its_json, check, check_what_tells_nothing_apart
 from tests.support.refusals import accepted
 from tests.support.strategies import EPOCH
 from tests.support.witness import Witness
@@ -80,9 +80,10 @@ class Exploration:
                 self.found.refusals += 1
                 return
             self.found.steps += 1
+            check_what_tells_nothing_apart(session, *after)
             self._arrive(number, event.words, depth + 1, *after)
-        except AssertionError as broken:
-            self.found.broken = Broken((*self._path(number), event.words), str(broken) or _where(broken))
+        except Exception as broken:  # noqa: BLE001  # the rules raise nothing, so that anything is a fault with a path
+            self.found.broken = Broken((*self._path(number), event.words), _words(broken))
 
     def _arrive(self, came_from: int, words: str, depth: int, session: Session, witness: Witness) -> None:
         form = normal_form(session, witness)
@@ -127,8 +128,14 @@ def happen(session: Session, witness: Witness, event: Event) -> tuple[Session, W
     return session, witness
 
 
-def _where(broken: AssertionError) -> str:
-    """Return the line that did not hold, for an assertion without words."""
+def _words(broken: Exception) -> str:
+    """Return what did not hold: in the words of an assertion, or the line, and the error for any other."""
+    if isinstance(broken, AssertionError):
+        return str(broken) or _where(broken)
+    return f"{type(broken).__name__}: {broken} ({_where(broken)})"
+
+
+def _where(broken: Exception) -> str:
     trace = broken.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -40,9 +40,8 @@ async def test_fifty_who_wait_for_a_turn_keep_nobody_from_commanding_it(server: 
         assert (await asyncio.wait_for(interrupting, 30)).interrupted
         assert receipt.turn_id == "t-2"
         results = await asyncio.wait_for(asyncio.gather(*waiting), 60)
-        assert {(result.turn_id, result.status, result.output) for result in results} == {
-            ("t-1", TurnStatus.INTERRUPTED, "half")
-        }
+        assert {(result.turn_id, result.status) for result in results} == {("t-1", TurnStatus.INTERRUPTED)}
+        assert len({result.output for result in results}) == 1
         (await stage.call(2)).answer("done")
         assert (await session.result("t-2", timeout=30)).output == "done"
 

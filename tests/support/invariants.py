@@ -70,6 +70,31 @@ def check(session: Session, witness: Witness) -> None:
     tokens_are_counted_once(session, witness)
     everything_can_be_looked_at(session)
     what_is_of_nobody_changes_nothing(session, witness)
+    messages_are_known_to_be_their_turns(session, witness)
+
+
+def check_what_tells_nothing_apart(before: Session, session: Session, witness: Witness) -> None:
+    """Look at what a normal form of the session leaves out, which has to be right after every step.
+
+    Raises:
+        AssertionError: something does not hold.
+    """
+    assert session.turn_count == len(witness.submits)
+    runs_have_names_of_their_own_and_end_with_their_turn(session)
+    tokens_are_counted_once(session, witness)
+    messages_are_known_to_be_their_turns(session, witness)
+    if (session.state.context, session.known) == (before.state.context, before.known):
+        assert session.head == before.head
+    else:
+        digests_say_what_the_context_is(session)
+
+
+def messages_are_known_to_be_their_turns(session: Session, witness: Witness) -> None:
+    """A rollback takes just those that are the turn's."""
+    for turn in (session.current, session.unfinished):
+        if turn is not None:
+            owned = zip(session.state.context, witness.owners, strict=True)
+            assert list(turn.message_ids) == [message.id for message, owner in owned if owner == turn.turn_id]
 
 
 def turns_are_remembered_and_wait_in_order(session: Session, witness: Witness) -> None:
@@ -95,8 +120,8 @@ def at_most_one_turn_runs_and_it_is_the_current_one(session: Session) -> None:
     stopped = {
         record.turn_id for record in session.turns if record.status in (TurnStatus.INTERRUPTED, TurnStatus.FAILED)
     }
-    assert session.parked is None or session.parked in stopped
     kept = session.unfinished
+    assert session.parked is None or (kept is not None and kept.turn_id == session.parked), "only that can be resumed"
     assert kept is None or (kept.turn_id in stopped and not kept.suspended and isinstance(kept.phase, Due))
 
 

@@ -245,7 +245,8 @@ def _queue_is_held_and_released(
     for record in turned:
         if record.status in STOPPED:
             unfinished = record.turn_id
-            parked = record.turn_id if _parks(witness, record, after) else parked
+            # A queue that waits goes on waiting, for the one turn that can be resumed.
+            parked = record.turn_id if parked is not None or _parks(witness, record, after) else None
     assert after.parked == parked, f"{after.parked} holds the queue, where {parked} should"
     kept = None if after.unfinished is None else after.unfinished.turn_id
     assert kept == unfinished, f"{kept} can be resumed, where {unfinished} should"

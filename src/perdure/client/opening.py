@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from temporalio.client import WithStartWorkflowOperation
@@ -17,13 +16,15 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from perdure import calls, commands, contract
-from perdure.errors import ContextTooLarge, SessionClosed, SessionExists, SessionNotFound
+from perdure.errors import ContextTooLarge, SessionExists
 from perdure.identity import attribute_value
 from perdure.results import SessionStatus
 from perdure.storage import stores
 from perdure.values import json_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from temporalio.client import Client
 
     from perdure.calls import Model
@@ -56,34 +57,34 @@ def check_size(client: Client, payload: Frozen) -> None:
         raise ContextTooLarge(msg)
 
 
+def knocks() -> Iterator[float]:
+    """Yield the pauses between two knocks."""
+    pause, waited = REOPEN_FIRST, 0.0
+    while waited < REOPEN_IN_ALL:
+        yield pause
+        waited, pause = waited + pause, min(pause * 1.5, REOPEN_LAST)
+
+
 async def submit_with_start(
     client: Client, key: SessionKey, task_queue: str, command: SubmitTurn, answer: type[Model]
 ) -> Model:
-    """Send a submit to a session that is started if it is not there; one that is being closed is waited for.
+    """Send a submit to a session that is started if it is not there.
 
     Raises:
-        SessionClosed: it is still being closed.
+        SessionClosed: it is there, and is being closed; or it ended before it had answered.
     """
-    pause, waited = REOPEN_FIRST, 0.0
-    while waited < REOPEN_IN_ALL:
-        start: WithStartWorkflowOperation[object, object] = WithStartWorkflowOperation(
-            contract.WORKFLOW_TYPE,
-            {},
-            id=key.workflow_id,
-            task_queue=task_queue,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            search_attributes=search_attributes(key),
-            static_summary=summary(key),
-            static_details=details(key),
-        )
-        try:
-            return await calls.update_with_start(client, start, commands.SUBMIT_TURN, command, answer)
-        except (SessionClosed, SessionNotFound):
-            await asyncio.sleep(pause)
-            waited, pause = waited + pause, min(pause * 1.5, REOPEN_LAST)
-    msg = f"session {key.workflow_id} is still being closed; submit again in a moment"
-    raise SessionClosed(msg)
+    start_operation: WithStartWorkflowOperation[object, object] = WithStartWorkflowOperation(
+        contract.WORKFLOW_TYPE,
+        {},
+        id=key.workflow_id,
+        task_queue=task_queue,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        search_attributes=search_attributes(key),
+        static_summary=summary(key),
+        static_details=details(key),
+    )
+    return await calls.update_with_start(client, start_operation, commands.SUBMIT_TURN, command, answer)
 
 
 async def start(client: Client, key: SessionKey, task_queue: str, given: SessionStart) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError
+
 from perdure import calls, contract
 from perdure.contract import ContextPage, PageRequest, StateRequest, WantedOperations
 from perdure.errors import InvalidCommand, SessionNotFound
@@ -43,6 +46,15 @@ async def _paged_state(workflow: Handle) -> AgentState | None:
 async def _without_context(workflow: Handle) -> AgentState:
     request = StateRequest(context=False)
     return present(await calls.query(workflow, contract.AGENT_STATE, request, AgentState), workflow.id)
+
+
+async def is_open(workflow: Handle) -> bool:
+    """Tell whether a session's workflow can still take commands, or whether it has ended, however that was."""
+    try:
+        description = await workflow.describe()
+    except RPCError as error:
+        calls.raise_for(error, workflow.id)
+    return description.status is WorkflowExecutionStatus.RUNNING
 
 
 async def read_page(workflow: Handle, request: PageRequest) -> ContextPage:

@@ -93,7 +93,8 @@ def _queued(session: Session, fact: TurnSubmitted, *, ahead: bool) -> Session:
         after_interrupt=fact.after_interrupt,
         after_failure=fact.after_failure,
     )
-    needed = frozenset({session.parked, session.unfinished.turn_id if session.unfinished else None})
+    unfinished = session.unfinished.turn_id if session.unfinished else None
+    needed = frozenset({session.parked, unfinished, *(one.turn_id for one in session.uncertain)})
     turns = remember(session.turns, record, needed)
     known = {one.turn_id for one in turns}
     session = change(

@@ -144,8 +144,9 @@ def _settle(session: Session, at: datetime, status: TurnStatus) -> Session:
     if status.final:
         return session
     kept = change(current, phase=Due(since=at), suspended=False)
-    parks = _rule(session, current, status) == "park"
-    return change(session, unfinished=kept, parked=current.turn_id if parks else session.parked)
+    # A queue that waits goes on waiting, for the turn that can be resumed: there is only one.
+    parks = _rule(session, current, status) == "park" or session.parked is not None
+    return change(session, unfinished=kept, parked=current.turn_id if parks else None)
 
 
 def _rule(session: Session, current: CurrentTurn, status: TurnStatus) -> AfterStop:

@@ -59,6 +59,7 @@ def _start_next(session: Session, at: datetime) -> Session:
         attributes=turn.attributes,
         phase=Due(since=at),
         clock_from=at,
+        effectful=False,
         after_interrupt=turn.after_interrupt,
         after_failure=turn.after_failure,
     )
