@@ -217,7 +217,7 @@ class SessionMachine(RuleBasedStateMachine):
     def ask_for_what_means_nothing_now(self, data: st.DataObject, turn_id: str) -> None:
         """What is refused, or accepted and means nothing, changes nothing."""
         before = self.session
-        commands: list[AnyCommand] = [WaitTurn(turn_id=turn_id), Interrupt(run_id="nobody's")]
+        commands: list[AnyCommand] = [WaitTurn(turn_id=turn_id), Interrupt(run_id="of no run")]
         if before.running is None:
             commands += [Interrupt(message="stop"), Steer(input=self.words())]
         if before.unfinished is None or before.unfinished.turn_id != turn_id:

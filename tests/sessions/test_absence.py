@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from perdure import Agent, App, Effect, ToolCall, TurnStatus
+from perdure.errors import SessionClosed
 from perdure.testing import ScriptedModel
 from tests.apps.effectful import app as effectful
 from tests.support.processes import ROOT, worker_process
@@ -149,3 +150,21 @@ async def test_a_client_whose_server_goes_away_while_it_waits_finds_its_turn_aga
         result = await session.result("t-1", timeout=60)
         assert (result.status, result.output) == (TurnStatus.COMPLETED, "done")
         assert len(set(prop.operations)) == 1
+
+
+async def test_a_terminated_sessions_turn_is_not_run_again_by_whoever_waits_for_it(server: EmbeddedServer) -> None:
+    """B13: nobody knows what a `once` tool had done; a late retry must not do it again under another id."""
+    pay = Prop(Effect.ONCE, "pay")
+    model = ScriptedModel([ToolCall("pay"), ToolCall("pay"), "hello"])
+    async with world(server, App([Agent("a", model, tools=[pay.tool()])])) as served:
+        session = served.sessions.session("a", fresh())
+        asking = asyncio.create_task(session.ask("pay", turn_id="t-1"))
+        await asyncio.wait_for(pay.begun.wait(), 30)
+        await served.client.get_workflow_handle(session.workflow_id).terminate()
+        with pytest.raises(SessionClosed, match="may have happened"):
+            await asyncio.wait_for(asking, 60)
+        with pytest.raises(SessionClosed, match="new turn_id"):
+            await session.submit("pay", turn_id="t-1")
+        assert (len(pay.operations), len(model.requests)) == (1, 1)
+        pay.finish.set()
+        assert (await session.ask("hello", turn_id="t-2")).status is TurnStatus.COMPLETED

@@ -487,7 +487,8 @@ async def test_every_command_is_an_update_too(server: EmbeddedServer) -> None:
         await stage.call(1)
         assert await update(session, "steer", {"input": "more"}) == {"turn_id": "t-1", "run_id": "r-1", "step": 2}
         assert await update(session, "pause", {}) == {"paused": True, "turn_id": "t-1"}
-        assert await update(session, "interrupt", {}) == {"interrupted": True, "turn_id": "t-1", "run_id": "r-1"}
+        stopped = {"interrupted": True, "turn_id": "t-1", "run_id": "r-1", "stopped": True}
+        assert await update(session, "interrupt", {}) == stopped
         resumed = {"turn_id": "t-1", "run_id": "r-2", "disposition": "started", "position": None}
         assert await update(session, "resume_turn", {"turn_id": "t-1", "run_id": "r-2"}) == resumed
         cancelled = {"turn_id": "t-1", "run_id": "r-2", "disposition": "settled", "position": None}
