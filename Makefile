@@ -31,7 +31,7 @@ format: $(VENV)/.dev  ## Format the code, and mend what the linter can mend
 	@$(BIN)/ruff format
 	@$(BIN)/ruff check --fix
 
-explore: $(VENV)/.dev  ## Try every order of commands and outcomes on a small session; ARGS="--states 500000" looks further
+explore: $(VENV)/.dev  ## Try orders of commands and outcomes on a small session, the shortest first; ARGS="--states 500000" looks further
 	@$(BIN)/python -m tests.explore $(ARGS)
 
 bench: $(VENV)/.dev  ## Measure perdure beside a bare Temporal workflow

@@ -2,6 +2,9 @@
 
 A run that was begun before goes on in the old way. A name stays here as long as such a run can be alive; see
 `tests/histories/`.
+
+What a session refuses is a decision too: a signal that was refused, and is accepted by newer rules, takes another way
+on replay. Before the first release that was done without a name here, once, since no such session was alive.
 """
 
 from __future__ import annotations

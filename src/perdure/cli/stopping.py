@@ -51,7 +51,7 @@ async def interrupt(
     The turn can be taken up again by `perdure resume`, or given up for good by `perdure cancel`.
     """
     call = await connected(target)
-    receipt = await call.patiently(
+    receipt = await call.once(
         lambda: call.handle.interrupt(run_id=run_id, message=message, partial=partial, actor=actor)
     )
     tell_receipt(receipt, interrupted, as_json=target.as_json)

@@ -131,7 +131,7 @@ class Orders:
     # ---- taking hold --------------------------------------------------------------------------------------------
 
     async def _interrupt(self, message: str) -> None:
-        receipt = await self._call.patiently(lambda: self._handle.interrupt(message=message or None))
+        receipt = await self._call.once(lambda: self._handle.interrupt(message=message or None))
         self._screen.show(interrupted(receipt))
 
     async def _resume(self, named: str) -> None:
