@@ -271,9 +271,11 @@ async def settled_late(session: SessionHandle, actor: Actor) -> None:
 
 
 async def renewed(session: SessionHandle, actor: Actor) -> None:
-    """A session that continues as new while it answers updates."""
-    for number in range(4):
-        await session.ask(f"hello {number}", turn_id=f"t-{number}")
+    """A session that continues as new in the moment in which it has answered a command."""
+    await session.ask("hello", turn_id="t-1")
+    for number in range(12):
+        await session.inject(f"note {number}")
+    await session.ask("hello again", turn_id="t-2")
     del actor
 
 

@@ -82,9 +82,10 @@ that ten waiters would keep an interrupt out; those above the bound are told to 
 MAX_STOP_WAITERS = 3
 """Updates that may wait for a turn to stop, which takes a bounded time. Those above are answered at once."""
 
-RENEWAL_ATTEMPTS = 5
+RENEWAL_ATTEMPTS = 2
 RENEWAL_PAUSE = timedelta(milliseconds=1)
-"""How often a new run is put off for answers of the same workflow task: while many ask, each task may have one."""
+"""How often a new run is put off for answers of the same workflow task. While many ask, each task may have one; and the
+server's timers take their time, in which the session does not go on."""
 
 MAX_STATE_BYTES = 1_000_000
 """A state above this is not given whole by a query; it is read in pages. Temporal refuses an answer above 4 MB."""
@@ -171,10 +172,12 @@ class AgentSession:
     @workflow.update(dynamic=True)
     async def on_update(self, name: str, args: Sequence[RawValue]) -> object:
         """Take a command and answer it."""
+        command = wire.command(name, args)
         try:
-            return await self._answer(wire.command(name, args))
+            return await self._answer(command)
         finally:
-            self._answered_at = workflow.info().get_current_history_length()
+            if not isinstance(command, SubmitTurn | WaitTurn):  # those are asked again by who has lost the answer
+                self._answered_at = workflow.info().get_current_history_length()
 
     async def _answer(self, command: AnyCommand) -> object:
         match command:
