@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -21,10 +21,11 @@ from activities.wanting import AskWanted, check_wanted
 from perdure import contract
 from perdure.contract import ContextPage, ModelAnswer, ModelCall, PageRequest
 from perdure.errors import ContextTooLarge
-from perdure.models import Delta, Emit, Model, ModelError, ModelResponse
+from perdure.models import Delta, Emit, Model, ModelError, ModelResponse, Purpose
 from perdure.planning import Planner
 from perdure.providers import resolve_model
 from perdure.requests import build_request
+from perdure.tools import RuntimeContext
 
 if TYPE_CHECKING:
     from temporalio.exceptions import ApplicationError
@@ -55,17 +56,20 @@ class ModelActivities:
         *,
         ask_wanted: AskWanted,
         heartbeat: timedelta,
+        resources: Mapping[type, object] | None = None,
         inline_limit: int | None = None,
     ) -> None:
         """Serve `app`; read contexts that are not in `cache` by `read_page`; refuse answers above `inline_limit`.
 
-        Calls that were taken up late are made only if the session, asked by `ask_wanted`, still wants them.
+        Calls that were taken up late are made only if the session, asked by `ask_wanted`, still wants them. The checks
+        of tools may use `resources`.
         """
         self._app = app
         self._ask_wanted = ask_wanted
         self._cache = cache
         self._read_page = read_page
         self._heartbeat = heartbeat
+        self._resources = resources or {}
         self._inline_limit = inline_limit
         self._models = {agent.id: resolve_model(agent.model) for agent in app.agents}
 
@@ -93,13 +97,13 @@ class ModelActivities:
 
     async def _call(self, call: ModelCall) -> ModelAnswer:
         agent = self._agent(call.agent_id)
-        planner = Planner(agent, call, datetime.now(UTC), self._heartbeat.total_seconds(), self._inline_limit)
+        planner = self._planner(agent, call)
         said: list[str] = []
         try:
             response = await self._in_time(agent, call, said)
             if cancelled_by_session():  # the model did not listen: what it says after that is not wanted
                 return planner.partial("".join(said)[:MAX_PARTIAL])
-            answer = planner.answer(response)
+            answer = planner.summary(response) if call.purpose is Purpose.SUMMARY else planner.answer(response)
         except asyncio.CancelledError:
             if cancelled_by_session():
                 return planner.partial("".join(said)[:MAX_PARTIAL])
@@ -113,6 +117,19 @@ class ModelActivities:
             raise failure(msg, ContextTooLarge.__name__, final=True, details=[planner.limits])
         self._remember(call, answer)
         return answer
+
+    def _planner(self, agent: Agent, call: ModelCall) -> Planner:
+        context = RuntimeContext(
+            agent_id=call.agent_id,
+            session_id=call.session_id,
+            user_id=call.user_id,
+            turn_id=call.turn_id,
+            run_id=call.run_id,
+            attributes=call.attributes,
+            resources=self._resources,
+        )
+        heartbeat = self._heartbeat.total_seconds()
+        return Planner(agent, call, datetime.now(UTC), heartbeat, context, self._inline_limit)
 
     async def _in_time(self, agent: Agent, call: ModelCall, said: list[str]) -> ModelResponse:
         """Have the model answer, unless it falls silent or the turn's time is over before.
@@ -163,6 +180,8 @@ class ModelActivities:
         return await model.complete(build_request(agent, call, context.summary, context.messages), emit)
 
     def _remember(self, call: ModelCall, answer: ModelAnswer) -> None:
+        if call.purpose is Purpose.SUMMARY:
+            return
         workflow_id = activity.info().workflow_id or ""
         context = self._cache.peek(workflow_id, call.head)
         if context is not None:

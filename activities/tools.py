@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import httpx
@@ -20,44 +20,25 @@ from activities.beating import beating
 from activities.correlation import correlated
 from activities.failures import failure, stopped
 from activities.sizes import too_large
-from activities.wanting import AskWanted, check_wanted
+from activities.wanting import check_wanted
 from perdure import contract
 from perdure.contract import ToolAnswer, ToolInvocation
 from perdure.messages import ResultState, TextBlock
 from perdure.operations import Effect
+from perdure.permissions import CallFacts, PermissionContext, denied_by_rule
+from perdure.planning import opinion_of, subject_of
 from perdure.tools import Tool, ToolContext, ToolError
+from perdure.values import FrozenMap
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-    from datetime import timedelta
-
+    from activities.environment import ToolEnvironment
     from perdure.agents import App
-    from perdure.state import AgentState
-
-IDEMPOTENCY_KEY = "Idempotency-Key"
-"""The header's name, as the IETF draft draft-ietf-httpapi-idempotency-key-header has it."""
-
-CONNECT_SECONDS = 10
-"""How long a service may take to accept a connection. Before that nothing can have happened there."""
 
 MAX_CAUSES = 10
 """How far the causes of an error are followed; they can go in a circle."""
 
 NEVER_CONNECTED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 """Transport errors after which nothing can have reached the other side."""
-
-
-@dataclass(frozen=True)
-class ToolEnvironment:
-    """What a worker lends to the tools that it runs."""
-
-    resources: Mapping[type, object]
-    transport: httpx.AsyncBaseTransport
-    threads: Executor
-    read_state: Callable[[str], Awaitable[AgentState]]
-    ask_wanted: AskWanted
-    store: outputs.ResultStore | None = field(default=None)
-    inline_limit: int | None = None
 
 
 class ToolActivities:
@@ -102,11 +83,13 @@ class ToolActivities:
             raise _uncertain(words) from None
 
     async def _call(self, tool: Tool, invocation: ToolInvocation) -> ToolAnswer:
-        client = _client(self._environment.transport, invocation.operation_id, tool.timeout)
+        context = self._environment.context(tool, invocation)
         try:
-            arguments = tool.bind(self._context(invocation, client), invocation.arguments)
+            arguments = tool.bind(context, invocation.arguments)
         except ValidationError:
             return _error(invocation, tool.problem(invocation.arguments) or "the arguments do not fit")
+        if invocation.edited and (why := forbidden(tool, context, invocation)) is not None:
+            return _error(invocation, f"denied: {why}", ResultState.DENIED)
         attempt = Attempt(tool, activity.info().attempt)
         try:
             async with asyncio.timeout(tool.timeout.total_seconds()):
@@ -146,22 +129,6 @@ class ToolActivities:
         if error is not None:
             raise error
         return await value if inspect.isawaitable(value) else value
-
-    def _context(self, invocation: ToolInvocation, client: httpx.AsyncClient) -> ToolContext:
-        workflow_id = activity.info().workflow_id or ""
-        return ToolContext(
-            agent_id=invocation.agent_id,
-            session_id=invocation.session_id,
-            user_id=invocation.user_id,
-            turn_id=invocation.turn_id,
-            run_id=invocation.run_id,
-            attributes=invocation.attributes,
-            resources=self._environment.resources,
-            operation_id=invocation.operation_id,
-            attempt=activity.info().attempt,
-            http=client,
-            read_state=lambda: self._environment.read_state(workflow_id),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +175,19 @@ class Attempt:
         return f"{words} (after {self.number} attempts)" if self.number > 1 else words
 
 
+def forbidden(tool: Tool, context: ToolContext, invocation: ToolInvocation) -> str | None:
+    """Return why arguments that a person has edited can't be used: a person can answer a question, and no more."""
+    subject, problem = subject_of(tool, invocation.arguments)
+    if problem is not None:
+        return problem
+    rules = PermissionContext(deny_rules=FrozenMap({tool.name: invocation.deny_rules}))
+    by_rule = denied_by_rule(rules, CallFacts(tool=tool.name, effect=tool.effect, subject=subject))
+    if by_rule is not None:
+        return by_rule.reason
+    opinion = opinion_of(tool, context, invocation.arguments)
+    return opinion.reason if opinion is not None and opinion.behavior == "deny" else None
+
+
 def _outcome_unknown(error: BaseException, depth: int = 0) -> bool:
     """Tell whether an error leaves open what happened: a connection that broke after it stood, or a time-out."""
     if isinstance(error, NEVER_CONNECTED):
@@ -241,20 +221,6 @@ def _words(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _error(invocation: ToolInvocation, words: str) -> ToolAnswer:
-    block = outputs.result(invocation.call_id, invocation.tool, (TextBlock(words),), state=ResultState.ERROR)
+def _error(invocation: ToolInvocation, words: str, state: ResultState = ResultState.ERROR) -> ToolAnswer:
+    block = outputs.result(invocation.call_id, invocation.tool, (TextBlock(words),), state=state)
     return ToolAnswer(result=block)
-
-
-def _client(transport: httpx.AsyncBaseTransport, operation_id: str, timeout: timedelta) -> httpx.AsyncClient:
-    """Return a client that sends the operation id with each request, and is as patient as its tool.
-
-    It shares the worker's connections, and must not be closed.
-    """
-
-    async def identify(request: httpx.Request) -> None:  # httpx awaits its hooks
-        request.headers[IDEMPOTENCY_KEY] = operation_id
-
-    patience = httpx.Timeout(timeout.total_seconds(), connect=CONNECT_SECONDS)
-    hooks = {"request": [identify]}
-    return httpx.AsyncClient(transport=transport, event_hooks=hooks, timeout=patience, follow_redirects=False)

@@ -11,8 +11,10 @@ import httpx
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
 
 from activities.contexts import ContextCache
+from activities.environment import ToolEnvironment
+from activities.inquiries import InquiryActivities
 from activities.model import ModelActivities
-from activities.tools import ToolActivities, ToolEnvironment
+from activities.tools import ToolActivities
 from perdure import contract
 from perdure.client import SessionHandle, read_page, read_wanted
 from perdure.storage import RESULTS, Directory
@@ -20,7 +22,7 @@ from worker.guard import UpdateGuard
 from workflows.session import AgentSession
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
     from temporalio.client import Client
 
@@ -66,7 +68,12 @@ async def worker_for(client: Client, app: App, settings: WorkerSettings) -> Asyn
         )
         models = _models(client, app, settings, environment)
         stack.push_async_callback(models.aclose)
-        yield _worker(client, settings, models, ToolActivities(app, environment))
+        activities = [
+            models.call_model,
+            ToolActivities(app, environment).call_tool,
+            InquiryActivities(app, environment).reconcile,
+        ]
+        yield _worker(client, settings, activities)
 
 
 async def _read_state(client: Client, workflow_id: str) -> AgentState:
@@ -84,16 +91,17 @@ def _models(client: Client, app: App, settings: WorkerSettings, environment: Too
         page,
         ask_wanted=environment.ask_wanted,
         heartbeat=settings.heartbeat_timeout,
+        resources=environment.resources,
         inline_limit=environment.inline_limit,
     )
 
 
-def _worker(client: Client, settings: WorkerSettings, models: ModelActivities, tools: ToolActivities) -> Worker:
+def _worker(client: Client, settings: WorkerSettings, activities: Sequence[Callable[..., object]]) -> Worker:
     return Worker(
         client,
         task_queue=settings.task_queue,
         workflows=[AgentSession],
-        activities=[models.call_model, tools.call_tool],
+        activities=activities,
         workflow_runner=workflow_runner(),
         interceptors=[UpdateGuard(contract.MAX_INLINE_BYTES)],
         # The SDK would fail the task even for refusing an update that is too large; our own guards stand before it.

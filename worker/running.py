@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import sys
 from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from perdure.connection import connect, data_converter
@@ -16,11 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
     from temporalio.client import Client
+    from temporalio.worker import Worker
 
     from perdure.agents import App
     from worker.settings import WorkerSettings
 
 log = logging.getLogger("perdure.worker")
+
+STOP_MARGIN = timedelta(seconds=20)
+"""How long a worker may take to end behind the grace time of its activities."""
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -73,9 +79,29 @@ async def run_worker(
 
 
 @asynccontextmanager
+async def started(worker: Worker, grace: timedelta) -> AsyncGenerator[None]:
+    """Run a worker while the block lasts, then stop it in order.
+
+    What runs has its `grace`. A shutdown of the SDK that does not end even then is left behind: it can hang under a
+    high load (temporalio/sdk-rust pull request 1054 and those after it), which must not keep a deploy waiting.
+    """
+    await worker.__aenter__()
+    try:
+        yield
+    finally:
+        end = asyncio.create_task(worker.__aexit__(*sys.exc_info()))
+        _, pending = await asyncio.wait([end], timeout=(grace + STOP_MARGIN).total_seconds())
+        if pending:
+            end.cancel()
+            log.error("the worker did not end, and is left behind")
+        else:
+            await end
+
+
+@asynccontextmanager
 async def serving(client: Client, app: App, settings: WorkerSettings) -> AsyncGenerator[None]:
     """Serve an app while the block lasts. A worker that fails by itself cancels the block and raises its error."""
-    async with worker_for(client, app, settings) as worker, worker:
+    async with worker_for(client, app, settings) as worker, started(worker, settings.graceful_shutdown):
         facts = {
             "address": client.service_client.config.target_host,
             "namespace": client.namespace,

@@ -1,4 +1,4 @@
-"""The alarm: one timer, for the moment at which the active run has had its time."""
+"""The alarm: one timer, for the moment at which time next brings something: to the active run, or to a question."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ class Alarm:
 
     async def _ring(self, deadline: Deadline) -> None:
         while (left := deadline.at - workflow.now()).total_seconds() > 0:  # clocks of servers differ: it may ring early
-            await workflow.sleep(left, summary="the time that the turn may take")
-        self._take(TimeExpired(workflow.now(), deadline.run_id))
+            await workflow.sleep(left, summary="what time brings next")
+        self._take(TimeExpired(workflow.now(), deadline.about))

@@ -17,10 +17,11 @@ from temporalio.exceptions import (
 )
 
 from perdure import contract
-from perdure.contract import CallPlan, Limits, ModelAnswer, ToolAnswer
-from perdure.decide import CallModel, CallTool, Wanted, Wish, model_call, tool_invocation
+from perdure.contract import CallPlan, Finding, Limits, ModelAnswer, ToolAnswer
+from perdure.decide import AskTool, CallModel, CallTool, Wanted, Wish, inquiry, model_call, tool_invocation
 from perdure.facts import (
     Fact,
+    FoundOut,
     GraceExpired,
     ModelAnswered,
     ModelFailed,
@@ -46,7 +47,12 @@ class Flights:
         """Report facts to `take`; read payloads from `session`."""
         self._take = take
         self._session = session
-        self._handles: dict[str, workflow.ActivityHandle[ModelAnswer] | workflow.ActivityHandle[ToolAnswer]] = {}
+        self._handles: dict[
+            str,
+            workflow.ActivityHandle[ModelAnswer]
+            | workflow.ActivityHandle[ToolAnswer]
+            | workflow.ActivityHandle[Finding],
+        ] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._graces: dict[str, asyncio.Task[None]] = {}
         self._effectful: set[str] = set()
@@ -96,6 +102,8 @@ class Flights:
                     flight = self._fly_model(wish)
                 case CallTool():
                     flight = self._fly_tool(wish)
+                case AskTool():
+                    flight = self._fly_inquiry(wish)
             self._tasks[wish.operation_id] = asyncio.create_task(self._land(wish.operation_id, flight))
 
     async def _land(self, operation_id: str, flight: Awaitable[None]) -> None:
@@ -159,7 +167,7 @@ class Flights:
             heartbeat_timeout=timeouts.MODEL_HEARTBEAT,
             retry_policy=timeouts.MODEL_RETRIES,
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            summary=f"step {wish.step}",
+            summary=f"step {wish.step}" if wish.step else wish.purpose.value,
         )
         self._handles[wish.operation_id] = handle
         self._take(ModelStarted(workflow.now(), wish.operation_id))
@@ -196,6 +204,30 @@ class Flights:
             self._take(_tool_fact(wish, error))
         else:
             self._take(ToolFinished(workflow.now(), wish.operation_id, answer.result))
+
+    # ---- questions to tools -------------------------------------------------------------------------------------
+
+    async def _fly_inquiry(self, wish: AskTool) -> None:
+        question = inquiry(self._session(), wish)
+        if question is None:
+            return
+        handle = workflow.start_activity(
+            contract.INQUIRY_ACTIVITY,
+            question,
+            result_type=Finding,
+            activity_id=wish.activity_id,
+            task_queue=wish.plan.task_queue,
+            start_to_close_timeout=timeouts.tool_attempt(wish.plan),
+            heartbeat_timeout=timeouts.tool_heartbeat(wish.plan),
+            retry_policy=timeouts.INQUIRY_RETRIES,
+            summary=f"what became of {wish.plan.tool}?",
+        )
+        self._handles[wish.operation_id] = handle
+        try:
+            finding = await handle
+        except ActivityError as error:
+            finding = Finding(outcome="unknown", why=str(error.cause))
+        self._take(FoundOut(workflow.now(), wish.about, finding))
 
 
 def _turn_error(error: ActivityError) -> TurnError:
@@ -236,7 +268,7 @@ def _tool_fact(wish: CallTool, error: ActivityError) -> Fact:
         known = kind in (contract.ERROR_NOT_STARTED, contract.ERROR_UNWANTED)
         may_have_happened = (may_have_happened and not known) or kind == contract.ERROR_UNCERTAIN
     if may_have_happened:
-        return ToolLost(at, wish.operation_id, text)
+        return ToolLost(at, wish.operation_id, text, over=not isinstance(cause, TemporalTimeoutError))
     block = ToolResultBlock(id=wish.plan.call_id, name=wish.plan.tool, output=(TextBlock(text),), state=state)
     return ToolFinished(at, wish.operation_id, block)
 

@@ -50,6 +50,7 @@ def _lines(key: SessionKey, view: SessionView) -> Iterator[str]:
     yield ""
     yield from _now(view)
     yield from _held(view)
+    yield from _asked(view)
     for operation in view.uncertain[:SHOWN_QUEUE]:
         call = f"{operation.tool} {canonical_json(operation.arguments).decode()}"
         yield f"- **outcome unknown**: {_code(call)}, operation `{operation.operation_id}`"
@@ -90,6 +91,18 @@ def _held(view: SessionView) -> Iterator[str]:
         yield f"- unfinished: turn {_code(view.unfinished)}"
     if view.parked is not None:
         yield f"- **the queue waits** until turn {_code(view.parked)} is resumed or cancelled"
+
+
+def _asked(view: SessionView) -> Iterator[str]:
+    """Yield what people are asked: the calls that would run."""
+    for interaction in view.interactions:
+        if interaction.kind == "reconciliation":
+            continue
+        wanted = "**approve or deny**" if interaction.kind == "approval" else "**to be done outside**"
+        yield f"- {wanted}, request `{interaction.request_id}`, turn {_code(interaction.turn_id)}"
+        for call in interaction.calls[:SHOWN_QUEUE]:
+            said = f": {_code(call.reason)}" if call.reason else ""
+            yield f"  - {_code(f'{call.tool} {canonical_json(call.arguments).decode()}')}, call `{call.call_id}`{said}"
 
 
 def _by(what: str, actor: str | None) -> str:

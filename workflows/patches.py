@@ -16,5 +16,8 @@ ANSWER_THEN_RENEW = "answer-then-renew"
 """A new run does not begin in the workflow task in which an update was answered: the server loses such answers
 sometimes (temporalio/temporal issue 6375)."""
 
+UNSETTLED_NEEDS_SOMEBODY = "unsettled-needs-somebody"
+"""A session in which an operation is left uncertain shows that somebody must act, also when no turn waits for it."""
+
 SETTLE_THEN_END = "settle-then-end"
 """A session that was closed ends when the last effect that may be happening has settled; ending it stops its tools."""

@@ -29,14 +29,19 @@ from perdure.advance import advance
 from perdure.commands import (
     AnyCommand,
     CancelTurn,
+    ClearContext,
     Close,
+    Compact,
     Inject,
     Interrupt,
     Pause,
+    Reconcile,
+    Respond,
     ResumeTurn,
     Steer,
     SubmitTurn,
     Unpause,
+    UpdateState,
     WaitTurn,
 )
 from perdure.contract import (
@@ -54,16 +59,27 @@ from perdure.errors import ContextTooLarge, InvalidCommand, PerdureError
 from perdure.facts import CloseRequested, CommandRejected, Fact, TurnSubmitted
 from perdure.identity import SessionKey
 from perdure.intake import fact_of
-from perdure.results import CloseReceipt, InterruptReceipt, Receipt, SessionView, TurnAnswer, TurnView
+from perdure.results import (
+    CloseReceipt,
+    InterruptReceipt,
+    Receipt,
+    SessionStatus,
+    SessionView,
+    TurnAnswer,
+    TurnView,
+)
 from perdure.session import Session, status_of
 from perdure.state import AgentState
 from perdure.values import json_bytes
 from perdure.views import (
     cancel_receipt,
+    change_receipt,
     context_page,
     inject_receipt,
     interrupt_receipt,
     pause_receipt,
+    reconcile_receipt,
+    respond_receipt,
     resume_receipt,
     session_view,
     steer_receipt,
@@ -179,7 +195,7 @@ class AgentSession:
             if not isinstance(command, SubmitTurn | WaitTurn):  # those are asked again by who has lost the answer
                 self._answered_at = workflow.info().get_current_history_length()
 
-    async def _answer(self, command: AnyCommand) -> object:
+    async def _answer(self, command: AnyCommand) -> object:  # noqa: C901  # a table: one case a command
         match command:
             case SubmitTurn():
                 return await self._submit(command)
@@ -202,6 +218,17 @@ class AgentSession:
                 answer = inject_receipt(self._session)
                 self._accept(command)
                 return answer
+            case Respond():
+                turn_id = self._turn_id()
+                self._accept(command)
+                return respond_receipt(self._session, turn_id)
+            case Reconcile():
+                turn_id = self._turn_of(command)
+                self._accept(command)
+                return reconcile_receipt(self._session, turn_id)
+            case UpdateState() | ClearContext() | Compact():
+                self._accept(command)
+                return change_receipt(self._session)
             case Pause() | Unpause():
                 self._accept(command)
                 return pause_receipt(self._session)
@@ -259,6 +286,14 @@ class AgentSession:
             return cancel_receipt(self._session, command.turn_id)
         stopped = running is None or not self._runs(running.run_id)
         return interrupted.model_copy(update={"stopped": stopped})
+
+    def _turn_id(self) -> str:
+        return "" if self._session.current is None else self._session.current.turn_id
+
+    def _turn_of(self, command: Reconcile) -> str:
+        """Return the turn that outcomes are stated for: the one that waits for them, if it does."""
+        turns = [one.turn_id for one in self._session.uncertain if one.operation_id in command.outcomes]
+        return self._turn_id() if self._turn_id() in turns or not turns else turns[0]
 
     def _runs(self, run_id: str) -> bool:
         running = self._session.running
@@ -339,9 +374,19 @@ class AgentSession:
         key = self._session.key
         workflow.set_current_details(inspection.current_details(key, self._view()))
         present = workflow.info().typed_search_attributes
-        updates = inspection.attribute_updates(present, key, self._session.status)
+        updates = inspection.attribute_updates(present, key, self._status())
         if updates:
             _upsert(updates)
+
+    def _status(self) -> SessionStatus:
+        """Return what the session needs from people, as visibility is told."""
+        session = self._session
+        waits = session.current is not None and session.current.suspended
+        if session.status is not SessionStatus.NEEDS_RECONCILIATION or waits:
+            return session.status
+        if workflow.patched(patches.UNSETTLED_NEEDS_SOMEBODY):
+            return session.status
+        return SessionStatus.PAUSED if session.paused else SessionStatus.ACTIVE
 
     def _due(self) -> bool:
         """Whether it is time to continue as new, and the session is small enough for it.
@@ -398,7 +443,7 @@ def _begin(workflow_id: str, raw: RawValue) -> Session:
     key = SessionKey.parse(workflow_id)
     start = wire.read(SessionStart, wire.WORKFLOW_INPUT, raw)
     if start.carried is None:
-        return Session.new(key, start.seed)
+        return Session.new(key, start.seed, start.permissions)
     try:
         session = Session.model_validate(start.carried)
     except ValidationError as error:

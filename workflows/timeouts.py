@@ -49,6 +49,16 @@ LOST_WORKERS = 10
 """Attempts that a tool may lose to dying workers beyond its own `attempts`, which the activity counts."""
 
 
+INQUIRY_RETRIES = RetryPolicy(
+    initial_interval=timedelta(seconds=1),
+    backoff_coefficient=2,
+    maximum_interval=timedelta(minutes=1),
+    maximum_attempts=20,
+)
+"""The activity itself gives up after a few failures; the bound here is for workers that die, and for an answer that has
+to wait until a lost attempt has ended."""
+
+
 def tool_attempt(plan: CallPlan) -> timedelta:
     """How long one attempt of a tool may take: what the tool declares, and a margin."""
     return timedelta(seconds=plan.timeout_seconds) + TOOL_MARGIN

@@ -6,7 +6,7 @@ Everything that programs are written against is importable from here; `perdure.e
 
 from perdure.agents import Agent, App
 from perdure.client import SessionHandle, Sessions
-from perdure.commands import OnBusy, Partial
+from perdure.commands import Decision, OnBusy, Partial
 from perdure.errors import PerdureError
 from perdure.identity import SessionKey
 from perdure.messages import (
@@ -57,6 +57,7 @@ __all__ = [
     "Base64Source",
     "CloseReceipt",
     "DataBlock",
+    "Decision",
     "Delta",
     "Effect",
     "Interaction",

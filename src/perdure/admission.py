@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from perdure.changes import apply_changes, checked, touches_context
 from perdure.commands import (
     AnyCommand,
     CancelTurn,
+    ClearContext,
     Close,
+    Compact,
     Inject,
     Interrupt,
     OnBusy,
     Pause,
+    Reconcile,
+    Respond,
     ResumeTurn,
     Steer,
     SubmitTurn,
     Unpause,
+    UpdateState,
     WaitTurn,
 )
 from perdure.errors import (
+    InvalidCommand,
     NotResumable,
     NotSteerable,
     QueueFull,
@@ -26,20 +33,25 @@ from perdure.errors import (
     RunConflict,
     SessionBusy,
     SessionClosed,
+    StaleRevision,
     StaleRun,
     TurnConflict,
     TurnNotFound,
     UncertainOperations,
 )
+from perdure.responses import admit_response
 from perdure.results import TurnStatus
-from perdure.turns import input_digest
+from perdure.turns import Doubt, input_digest
+
+MIN_COMPACTABLE = 2
+"""Messages. The last one stays as it is."""
 
 if TYPE_CHECKING:
     from perdure.session import Session
     from perdure.turns import TurnRecord
 
 
-def admit(session: Session, command: AnyCommand) -> None:  # noqa: C901  # a table: one case a command
+def admit(session: Session, command: AnyCommand) -> None:  # noqa: C901, PLR0912  # a table: one case a command
     """Check that a command can be carried out now.
 
     Raises:
@@ -59,6 +71,20 @@ def admit(session: Session, command: AnyCommand) -> None:  # noqa: C901  # a tab
         case Inject():
             _check_open(session)
             _check_asides(session)
+        case Respond():
+            _check_open(session)
+            admit_response(session, command)
+        case Reconcile():
+            _admit_outcomes(session, command)
+        case UpdateState():
+            _admit_changes(session, command)
+        case ClearContext():
+            _check_open(session)
+            if not command.when_idle:
+                _check_at_rest(session, "clear_context with when_idle waits for that")
+        case Compact():
+            _check_open(session)
+            _check_compactable(session)
         case Pause() | Unpause():
             _check_open(session)
         case WaitTurn():
@@ -205,6 +231,58 @@ def _check_asides(session: Session) -> None:
     if len(session.asides) >= session.limits.queue_limit:
         msg = f"{len(session.asides)} inputs wait for the next step already; wait until it begins"
         raise QueueFull(msg)
+
+
+# ---- answers ----------------------------------------------------------------------------------------------------
+
+
+def _admit_outcomes(session: Session, command: Reconcile) -> None:
+    _check_open(session)
+    flying = [one.operation_id for one in session.uncertain if one.doubt is Doubt.FLYING]
+    wanted = {one.operation_id for one in session.uncertain} - set(flying)
+    given = command.outcomes.keys()
+    if given == wanted and wanted:
+        return
+    if not session.uncertain:
+        msg = "no operation's outcome is unknown; there is nothing to reconcile"
+        raise InvalidCommand(msg)
+    still = f"; {', '.join(flying)} is still under way, and settles by itself" if flying else ""
+    missing, other = wanted - given, given - wanted
+    wrong = f"{len(other)} of the ids given are not among them" if other else f"{len(missing)} of them are missing"
+    msg = f"the outcomes of just these operations are wanted: {', '.join(sorted(wanted)) or 'none'}; {wrong}{still}"
+    raise InvalidCommand(msg)
+
+
+# ---- the state --------------------------------------------------------------------------------------------------
+
+
+def _admit_changes(session: Session, command: UpdateState) -> None:
+    _check_open(session)
+    if checked(command.changes) and command.expected_revision != session.state.revision:
+        msg = (
+            f"the state is at revision {session.state.revision}, and the changes are meant for "
+            f"{command.expected_revision}; read the state again and decide anew"
+        )
+        raise StaleRevision(msg)
+    if touches_context(command.changes):
+        _check_at_rest(session, "change the context when the turn is over")
+    apply_changes(session.state, command.changes)
+
+
+def _check_at_rest(session: Session, otherwise: str) -> None:
+    """Refuse to touch the context while something of it is under way, or somebody still has to answer for it."""
+    if session.uncertain:
+        raise UncertainOperations(_unsettled(session, "the context can be changed"))
+    current = session.current
+    if current is not None:
+        msg = f"turn {current.turn_id!r} {'waits for somebody' if current.suspended else 'runs'}; {otherwise}"
+        raise SessionBusy(msg)
+
+
+def _check_compactable(session: Session) -> None:
+    if len(session.state.context) < MIN_COMPACTABLE:
+        msg = f"the context has {len(session.state.context)} messages, which is too little to be put into a summary"
+        raise InvalidCommand(msg)
 
 
 # ---- what several commands need ---------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from perdure import facts
-from perdure.rules import asked, calls, reported
+from perdure.rules import asked, calls, changes, compacting, interactions, outcomes, reported
 from perdure.rules.progress import go_on
 
 if TYPE_CHECKING:
@@ -33,6 +33,16 @@ def _taken(session: Session, fact: facts.Fact) -> Session:  # noqa: C901, PLR091
             return asked.input_steered(session, fact)
         case facts.InputInjected():
             return asked.input_injected(session, fact)
+        case facts.RequestAnswered():
+            return interactions.request_answered(session, fact)
+        case facts.OutcomesStated():
+            return interactions.wake(outcomes.outcomes_stated(session, fact), fact.at, fact.run_id)
+        case facts.StateChanged():
+            return changes.state_changed(session, fact)
+        case facts.ClearRequested():
+            return changes.clear_requested(session, fact)
+        case facts.CompactionRequested():
+            return compacting.compaction_requested(session, fact)
         case facts.PauseRequested():
             return asked.pause_requested(session, fact)
         case facts.UnpauseRequested():
@@ -52,9 +62,12 @@ def _taken(session: Session, fact: facts.Fact) -> Session:  # noqa: C901, PLR091
         case facts.ToolStarted():
             return calls.start_call(session, fact.at, fact.operation_id)
         case facts.ToolFinished():
-            return calls.finish_call(session, fact.at, fact.operation_id, fact.result)
+            session = outcomes.finish_call(session, fact.at, fact.operation_id, fact.result)
+            return interactions.wake_of_itself(session, fact.at)
         case facts.ToolLost():
-            return calls.lose_call(session, fact.at, fact.operation_id, fact.why)
+            return outcomes.lose_call(session, fact)
+        case facts.FoundOut():
+            return outcomes.found_out(session, fact)
         case facts.GraceExpired():
             return reported.grace_expired(session, fact)
         case facts.TimeExpired():

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from perdure.builtins import Builtin, builtins_of
 from perdure.errors import ConfigurationError
 from perdure.toolnames import outside_names
 from perdure.tools import Tool
@@ -75,12 +76,14 @@ class Agent:
     permissions: PermissionContext | None = None
     model_attempts: int = 5
     model_timeout: timedelta = timedelta(minutes=10)
+    builtin_tools: tuple[Builtin, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check what can be checked before a worker starts."""
         object.__setattr__(self, "tools", tuple(self.tools))
         object.__setattr__(self, "tool_groups", tuple(self.tool_groups))
         object.__setattr__(self, "builtins", tuple(self.builtins))
+        object.__setattr__(self, "builtin_tools", builtins_of(self.builtins, self.meta_groups))
         problem = self._problem()
         if problem:
             msg = f"agent {self.id!r}: {problem}"
@@ -101,12 +104,23 @@ class Agent:
             return f"tool {homeless[0]!r} belongs to a group that the agent doesn't have; add it to tool_groups"
         if not self.id.strip():
             return "the id is blank"
-        if min(self.max_steps, self.queue_limit, self.model_attempts) < 1:
-            return "max_steps, queue_limit and model_attempts must be at least 1"
-        return self._problem_of_times()
+        if min(self.max_steps, self.queue_limit, self.model_attempts, self.compact_over or 1) < 1:
+            return "max_steps, queue_limit, model_attempts and compact_over must be at least 1"
+        return self._problem_of_groups() or self._problem_of_times()
+
+    def _problem_of_groups(self) -> str | None:
+        names = [group.name for group in self.tool_groups]
+        if len(set(names)) != len(names) or not all(name.strip() for name in names):
+            return f"tool groups need names, and different ones; got {names}"
+        return None
 
     def _problem_of_times(self) -> str | None:
-        times = {"turn_timeout": self.turn_timeout, "model_timeout": self.model_timeout}
+        times = {
+            "turn_timeout": self.turn_timeout,
+            "model_timeout": self.model_timeout,
+            "approval_timeout": self.approval_timeout,
+            "approval_reminder": self.approval_reminder,
+        }
         for name, time in times.items():
             if time is not None and time <= timedelta(0):
                 return f"{name} must be more than nothing, not {time}"
@@ -117,8 +131,17 @@ class Agent:
 
     @property
     def tool_names(self) -> list[str]:
-        """The names of all tools, in the order given."""
-        return [item.name for item in self.tools]
+        """The names of all tools, in the order given; those that perdure brings come last."""
+        return [*(item.name for item in self.tools), *(item.name for item in self.builtin_tools)]
+
+    @property
+    def meta_groups(self) -> tuple[str, ...]:
+        """The names of the groups that the model may switch."""
+        return tuple(group.name for group in self.tool_groups if group.scope == "meta")
+
+    def builtin(self, name: str) -> Builtin | None:
+        """Return the tool of this name that perdure brings, if the agent has it."""
+        return next((item for item in self.builtin_tools if item.name == name), None)
 
     def tool(self, name: str) -> Tool | None:
         """Return the tool of this name, if the agent has it."""

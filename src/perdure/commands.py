@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
 
+from perdure.changes import MAX_CHANGES, Change
 from perdure.contract import AfterStop
 from perdure.errors import InvalidCommand
 from perdure.messages import DataBlock, TextBlock
 from perdure.state import explain
-from perdure.values import CLEAN, Frozen, FrozenMap, JsonObject, clean_text, parse_json
+from perdure.values import CLEAN, Frozen, FrozenMap, JsonObject, JsonValue, Text, clean_text, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,6 +63,13 @@ def _blank_is_none(value: object) -> object:
     return None if isinstance(value, str) and not value.strip() else value
 
 
+def _said(value: str) -> str:
+    if not value.strip():
+        msg = "must say why: it is blank"
+        raise ValueError(msg)
+    return value
+
+
 def _few_attributes(attributes: FrozenMap[str]) -> FrozenMap[str]:
     size = sum(len(name.encode()) + len(value.encode()) for name, value in attributes.items())
     if size > MAX_ATTRIBUTES_BYTES:
@@ -87,6 +95,7 @@ MAX_ATTRIBUTES_BYTES = 8 * 1024
 """All attributes of one turn. They travel with each of its operations, of which a step may have many."""
 
 Note: TypeAlias = Annotated[str, Field(max_length=MAX_NOTE), CLEAN]
+Reason: TypeAlias = Annotated[Note, AfterValidator(_said)]
 Attributes: TypeAlias = Annotated[FrozenMap[Note], AfterValidator(_few_attributes)]
 InputBlock: TypeAlias = Annotated[TextBlock | DataBlock, Field(discriminator="type")]
 Input: TypeAlias = Annotated[tuple[InputBlock, ...], BeforeValidator(_text_as_blocks), AfterValidator(_not_empty)]
@@ -168,6 +177,70 @@ class Close(Command):
     reason: Note | None = None
 
 
+class Decision(Frozen):
+    """What a person decided of one call: whether it may run, with which arguments if not the model's, and why."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    approve: bool
+    arguments: JsonObject | None = None
+    reason: Note | None = None
+
+    def __init__(self, approve: bool | None = None, /, **data: object) -> None:  # noqa: FBT001  # public signature
+        """Decide; `approve` may be given by position."""
+        super().__init__(**(data if approve is None else {**data, "approve": approve}))
+
+
+class Respond(Command):
+    """Answer what a suspended turn waits for.
+
+    An approval is answered by `approve`: for all calls at once, or call by call. Calls that were done outside are
+    answered by `result` and, for those that failed, `errors`, both by call id.
+    """
+
+    request_id: Id
+    approve: bool | FrozenMap[Decision] | None = None
+    remember: bool = False
+    reason: Note | None = None
+    result: JsonObject | None = None
+    errors: FrozenMap[Text] | None = None
+
+
+class Settlement(Frozen):
+    """What became of an operation: `happened` with a result, `did_not_happen`, or `unresolved`, for good."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    outcome: Literal["happened", "did_not_happen", "unresolved"]
+    result: JsonValue = None
+    reason: Note | None = None
+
+
+class Reconcile(Command):
+    """Say what became of the operations whose outcome is unknown, by operation id: of all of them."""
+
+    outcomes: FrozenMap[Settlement]
+    reason: Reason
+
+
+class UpdateState(Command):
+    """Change the state: all changes or none. `expected_revision` is the one of the state that they are meant for."""
+
+    changes: Annotated[tuple[Change, ...], Field(min_length=1, max_length=MAX_CHANGES)]
+    expected_revision: int
+    reason: Reason
+
+
+class ClearContext(Command):
+    """Forget what was said, for the model; the transcript stays. `when_idle` waits until no turn runs."""
+
+    when_idle: bool = False
+
+
+class Compact(Command):
+    """Put a summary in the place of the older messages, before the next step."""
+
+
 class WaitTurn(Command):
     """Wait until a turn is settled."""
 
@@ -175,7 +248,21 @@ class WaitTurn(Command):
 
 
 AnyCommand: TypeAlias = (
-    SubmitTurn | Interrupt | ResumeTurn | CancelTurn | Steer | Inject | Pause | Unpause | Close | WaitTurn
+    SubmitTurn
+    | Interrupt
+    | ResumeTurn
+    | CancelTurn
+    | Steer
+    | Inject
+    | Respond
+    | Reconcile
+    | UpdateState
+    | ClearContext
+    | Compact
+    | Pause
+    | Unpause
+    | Close
+    | WaitTurn
 )
 
 SUBMIT_TURN = "submit_turn"
@@ -184,6 +271,11 @@ RESUME_TURN = "resume_turn"
 CANCEL_TURN = "cancel_turn"
 STEER = "steer"
 INJECT = "inject"
+RESPOND = "respond"
+RECONCILE = "reconcile"
+UPDATE_STATE = "update_state"
+CLEAR_CONTEXT = "clear_context"
+COMPACT = "compact"
 PAUSE = "pause"
 UNPAUSE = "unpause"
 CLOSE = "close"
@@ -196,6 +288,11 @@ BY_NAME: Mapping[str, type[AnyCommand]] = {
     CANCEL_TURN: CancelTurn,
     STEER: Steer,
     INJECT: Inject,
+    RESPOND: Respond,
+    RECONCILE: Reconcile,
+    UPDATE_STATE: UpdateState,
+    CLEAR_CONTEXT: ClearContext,
+    COMPACT: Compact,
     PAUSE: Pause,
     UNPAUSE: Unpause,
     CLOSE: Close,

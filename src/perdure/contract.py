@@ -12,7 +12,9 @@ from typing import Literal, TypeAlias
 from pydantic import Field
 
 from perdure.messages import Message, ToolResultBlock, Usage
+from perdure.models import Purpose
 from perdure.operations import Effect
+from perdure.permissions import Opinion, PermissionContext, PermissionRule
 from perdure.results import TranscriptEntry
 from perdure.state import AgentState
 from perdure.values import EMPTY, Frozen, FrozenMap, JsonObject, JsonRecord, JsonValue, Text
@@ -20,6 +22,7 @@ from perdure.values import EMPTY, Frozen, FrozenMap, JsonObject, JsonRecord, Jso
 WORKFLOW_TYPE = "AgentSession"
 TASK_QUEUE = "perdure"
 MODEL_ACTIVITY = "perdure.model"
+INQUIRY_ACTIVITY = "perdure.reconcile"
 
 AGENT_STATE = "agent_state"
 SESSION_VIEW = "session_view"
@@ -65,6 +68,11 @@ class Limits(Frozen):
     turn_timeout_seconds: float | None = None
     after_interrupt: AfterStop = "continue"
     after_failure: AfterStop = "continue"
+    approval_timeout_seconds: float | None = None
+    approval_reminder_seconds: float | None = None
+    compact_over: int | None = None
+    show_requirements: bool = False
+    show_verifications: bool = False
     carry_bytes: int | None = MAX_INLINE_BYTES
     """How large a session may be to continue as a new run; None where large payloads are stored outside."""
 
@@ -72,9 +80,13 @@ class Limits(Frozen):
 class ModelCall(Frozen):
     """Input of the model activity. The context is `head`; `delta` follows the messages at `base`.
 
-    `delta` is None when it is too large to be worth sending: the worker reads it from the session instead.
+    `delta` is None when it is too large to be worth sending: the worker reads it from the session instead. `purpose`
+    `summary` asks for a summary of the whole of it. `projections` are told to the model beside the context.
+    `activated_groups` is None as long as the session takes the agent's own; with `defaults_wanted` the answer is to
+    bring them along.
     """
 
+    purpose: Purpose = Purpose.ANSWER
     agent_id: str
     session_id: str
     user_id: str | None = None
@@ -87,13 +99,19 @@ class ModelCall(Frozen):
     head: Mark
     delta: tuple[Message, ...] | None = ()
     activated_groups: tuple[str, ...] | None = None
-    plan_active: bool = False
+    projections: tuple[Text, ...] = ()
+    defaults_wanted: bool = False
     clock_from: datetime | None = None
     """When the run's time began, on the server's clock: the agent may say how long it may take."""
 
 
 class CallPlan(Frozen):
-    """What a session must know of a tool call to carry it out: all that is left of the tool's definition."""
+    """What a session must know of a tool call to carry it out: all that is left of the tool's definition.
+
+    `subject` and `opinion` are what permissions are decided by. An `external` call is carried out by somebody outside,
+    a `builtin` one by the session itself, which knows the agent's `meta_groups` from here. A `reconcilable` one has a
+    tool that can tell what became of it.
+    """
 
     call_id: str
     tool: str
@@ -104,8 +122,20 @@ class CallPlan(Frozen):
     attempts: int = 1
     task_queue: str | None = None
     subject: Text | None = None
+    opinion: Opinion | None = None
+    external: bool = False
+    builtin: bool = False
+    meta_groups: tuple[str, ...] = ()
+    reconcilable: bool = False
     summary: Text = ""
     refusal: Text | None = None
+
+
+class Defaults(Frozen):
+    """What an agent's definition says of a new session."""
+
+    permissions: PermissionContext = Field(default_factory=PermissionContext)
+    activated_groups: tuple[str, ...] = ()
 
 
 class ModelAnswer(Frozen):
@@ -119,10 +149,14 @@ class ModelAnswer(Frozen):
     limits: Limits = Field(default_factory=Limits)
     usage: Usage = Field(default_factory=Usage)
     partial: bool = False
+    defaults: Defaults | None = None
 
 
 class ToolInvocation(Frozen):
-    """Input of a tool's activity, whose type is the tool's name."""
+    """Input of a tool's activity, whose type is the tool's name.
+
+    A person may have `edited` the arguments: then they are checked again, `deny_rules` among the rest.
+    """
 
     agent_id: str
     session_id: str
@@ -138,6 +172,26 @@ class ToolInvocation(Frozen):
     effect: Effect = Effect.ONCE
     attempts: int = 1
     attributes: FrozenMap[Text] = Field(default_factory=FrozenMap)
+    edited: bool = False
+    deny_rules: tuple[PermissionRule, ...] = ()
+
+
+class Inquiry(Frozen):
+    """Input of the activity that asks a tool what became of one of its calls, named by `invocation`.
+
+    `over_by` is when the lost attempt has surely ended: before that, what has not happened may still happen.
+    """
+
+    invocation: ToolInvocation
+    over_by: datetime | None = None
+
+
+class Finding(Frozen):
+    """What a tool has found out about one of its calls: the answer to an inquiry."""
+
+    outcome: Literal["happened", "did_not_happen", "unknown"]
+    result: ToolResultBlock | None = None
+    why: Text = ""
 
 
 class ToolAnswer(Frozen):
@@ -149,11 +203,13 @@ class ToolAnswer(Frozen):
 class SessionStart(Frozen):
     """The workflow's input; every field may be missing, so that `{}` starts a session.
 
-    `carried` is a whole session from the run before; `seed` the state that a new session begins with.
+    `carried` is a whole session from the run before; `seed` the state that a new session begins with, and
+    `permissions` its permissions, in place of its agent's.
     """
 
     carried: JsonRecord | None = None
     seed: AgentState | None = None
+    permissions: PermissionContext | None = None
 
 
 class PageRequest(Frozen):

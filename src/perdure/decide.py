@@ -11,13 +11,20 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
-from perdure.contract import CallPlan, ModelCall, ToolInvocation
-from perdure.operations import MODEL, readable_id
-from perdure.turns import Acting, CurrentTurn, Due, PlannedCall, Thinking
-from perdure.values import canonical_json
+from perdure.contract import CallPlan, Inquiry, ModelCall, ToolInvocation
+from perdure.models import Purpose
+from perdure.operations import MODEL, derived_id, readable_id
+from perdure.projections import projections
+from perdure.turns import Acting, CurrentTurn, Doubt, Due, PlannedCall, Thinking
+from perdure.values import FrozenMap, canonical_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from perdure.messages import Message
     from perdure.session import Session
+
+EMPTY_ATTRIBUTES: FrozenMap[str] = FrozenMap()
 
 MAX_DELTA_BYTES = 256 * 1024
 """Messages since the last model call travel with the next one up to this size. Larger ones are read by the worker
@@ -34,13 +41,14 @@ class Wanted(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CallModel:
-    """Have the model called; `model_call` gives the payload."""
+    """Have the model called, for an answer or for a summary; `model_call` gives the payload."""
 
     operation_id: str
     activity_id: str
     turn_id: str
     step: int
     wanted: Wanted
+    purpose: Purpose = Purpose.ANSWER
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +63,48 @@ class CallTool:
     wanted: Wanted
 
 
-Wish: TypeAlias = CallModel | CallTool
+@dataclass(frozen=True, slots=True)
+class AskTool:
+    """Have a tool asked what became of one of its calls; `inquiry` gives the payload.
+
+    `operation_id` is the question's own; `about` is the call's.
+    """
+
+    operation_id: str
+    activity_id: str
+    turn_id: str
+    about: str
+    plan: CallPlan
+    wanted: Wanted = Wanted.RUN
+
+
+Wish: TypeAlias = CallModel | CallTool | AskTool
 
 
 def decide(session: Session) -> tuple[Wish, ...]:
     """Return everything that should be in flight, in a stable order. Nothing, when the session waits."""
+    if session.closing:
+        return _of_the_turn(session)
+    return (*_of_the_turn(session), *_inquiries(session), *_summary(session))
+
+
+def _inquiries(session: Session) -> Iterator[AskTool]:
+    for one in session.uncertain:
+        if one.doubt is Doubt.ASKING and one.plan is not None:
+            question = derived_id("inquiry", one.operation_id)
+            activity_id = f"{readable_id(one.turn_id, one.step, one.tool, one.index)}/reconcile"
+            yield AskTool(question, activity_id, one.turn_id, one.operation_id, one.plan)
+
+
+def _summary(session: Session) -> Iterator[CallModel]:
+    compaction = session.compaction
+    if compaction is not None:
+        turn_id = "" if session.current is None else session.current.turn_id
+        activity_id = f"summary/{compaction.operation_id}"
+        yield CallModel(compaction.operation_id, activity_id, turn_id, 0, Wanted.RUN, Purpose.SUMMARY)
+
+
+def _of_the_turn(session: Session) -> tuple[Wish, ...]:
     current = session.running
     if current is None:
         return ()
@@ -71,21 +116,32 @@ def decide(session: Session) -> tuple[Wish, ...]:
             activity_id = readable_id(current.turn_id, current.step, MODEL, 0)
             return (CallModel(current.phase.operation_id, activity_id, current.turn_id, current.step, wanted),)
         case Acting():
-            return tuple(_call_tool(current, call, wanted) for call in current.phase.calls if not call.settled)
+            if any(call.asking for call in current.phase.calls):
+                return ()
+            due = (call for call in current.phase.calls if not call.settled and not call.outside)
+            return tuple(_call_tool(current, call, wanted) for call in due)
         case _:  # pragma: no cover
             assert_never(current.phase)
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """When a run is to be stopped for the time that it takes."""
+    """When something is due: for a run, to be stopped; for a request, to be brought up again or to expire."""
 
-    run_id: str
+    about: str
     at: datetime
 
 
 def deadline(session: Session) -> Deadline | None:
-    """Return when the active run has had its time; None when nothing counts against it."""
+    """Return when time next brings something; None when it brings nothing."""
+    if session.current is not None and session.current.suspended:
+        moments = [
+            Deadline(request.request_id, moment)
+            for request in session.current.requests
+            for moment in (request.expires_at, request.remind_at)
+            if moment is not None
+        ]
+        return min(moments, key=lambda due: due.at, default=None)
     current, seconds = session.steerable, session.limits.turn_timeout_seconds
     if current is None or seconds is None or current.clock_from is None or isinstance(current.phase, Due):
         return None
@@ -99,48 +155,113 @@ def _call_tool(current: CurrentTurn, call: PlannedCall, wanted: Wanted) -> CallT
 
 def tool_invocation(session: Session, wish: CallTool) -> ToolInvocation:
     """Return what a tool's activity is given."""
-    state = session.state
     current = _current(session)
+    edited = any(call.operation_id == wish.operation_id and call.edited for call in calls_of(current))
+    rules = session.state.permission_context.deny_rules.get(wish.plan.tool, ()) if edited else ()
+    place = Place(current.turn_id, current.run_id, current.step, wish.index, wish.operation_id, current.attributes)
+    return _invocation(session, wish.plan, place).model_copy(update={"edited": edited, "deny_rules": rules})
+
+
+def inquiry(session: Session, wish: AskTool) -> Inquiry | None:
+    """Return what the activity is given that asks a tool about its call; None if nobody wants to know any more."""
+    known = next((one for one in session.uncertain if one.operation_id == wish.about), None)
+    if known is None:
+        return None
+    place = Place(known.turn_id, known.run_id, known.step, known.index, known.operation_id, known.attributes)
+    return Inquiry(invocation=_invocation(session, wish.plan, place), over_by=known.over_by)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a session a call stands, and what it is known by."""
+
+    turn_id: str
+    run_id: str
+    step: int
+    index: int
+    operation_id: str
+    attributes: FrozenMap[str]
+
+
+def _invocation(session: Session, plan: CallPlan, place: Place) -> ToolInvocation:
+    state = session.state
     return ToolInvocation(
         agent_id=state.agent_id,
         session_id=state.session_id,
         user_id=state.user_id,
-        turn_id=current.turn_id,
-        run_id=current.run_id,
-        step=current.step,
-        index=wish.index,
-        operation_id=wish.operation_id,
-        call_id=wish.plan.call_id,
-        tool=wish.plan.tool,
-        arguments=wish.plan.arguments,
-        effect=wish.plan.effect,
-        attempts=wish.plan.attempts,
-        attributes=current.attributes,
+        call_id=plan.call_id,
+        tool=plan.tool,
+        arguments=plan.arguments,
+        effect=plan.effect,
+        attempts=plan.attempts,
+        turn_id=place.turn_id,
+        run_id=place.run_id,
+        step=place.step,
+        index=place.index,
+        operation_id=place.operation_id,
+        attributes=place.attributes,
     )
 
 
 def model_call(session: Session, wish: CallModel) -> ModelCall:
-    """Return what the model activity is given: where the context ends, and what is new in it since the last call."""
-    state = session.state
+    """Return what the model activity is given."""
+    if wish.purpose is Purpose.SUMMARY:
+        return _summary_call(session, wish)
     current = _current(session)
-    delta = state.context[session.known.position :]
+    state, limits = session.state, session.limits
+    call = _call(session, wish, current)
+    return call.model_copy(
+        update={
+            "base": session.known,
+            "head": session.mark,
+            "delta": _delta(session),
+            "clock_from": current.clock_from,
+            "defaults_wanted": bool(session.unset),
+            "projections": projections(
+                state.tasks_context,
+                state.plan_mode_context,
+                requirements=limits.show_requirements,
+                verifications=limits.show_verifications,
+            ),
+        }
+    )
+
+
+def _delta(session: Session) -> tuple[Message, ...] | None:
+    """Return what is new in the context since the last call, if it is worth sending."""
+    delta = session.state.context[session.known.position :]
     size = sum(len(canonical_json(message.model_dump(mode="json"))) for message in delta)
+    return delta if size <= MAX_DELTA_BYTES else None
+
+
+def _summary_call(session: Session, wish: CallModel) -> ModelCall:
+    """Ask for a summary of the older messages, all of which a worker has, or reads from the session."""
+    upto = session.mark if session.compaction is None else session.compaction.upto
+    return _call(session, wish, session.current).model_copy(update={"base": upto, "head": upto})
+
+
+def _call(session: Session, wish: CallModel, current: CurrentTurn | None) -> ModelCall:
+    state = session.state
+    groups = None if "groups" in session.unset else state.tool_context.activated_groups
     return ModelCall(
+        purpose=wish.purpose,
         agent_id=state.agent_id,
         session_id=state.session_id,
         user_id=state.user_id,
-        turn_id=current.turn_id,
-        run_id=current.run_id,
-        step=current.step,
+        turn_id=wish.turn_id,
+        run_id="" if current is None else current.run_id,
+        step=wish.step,
         operation_id=wish.operation_id,
-        attributes=current.attributes,
-        base=session.known,
+        attributes=EMPTY_ATTRIBUTES if current is None else current.attributes,
+        base=session.mark,
         head=session.mark,
-        delta=delta if size <= MAX_DELTA_BYTES else None,
-        activated_groups=state.tool_context.activated_groups or None,
-        plan_active=state.plan_mode_context.plan_active,
-        clock_from=current.clock_from,
+        activated_groups=groups,
     )
+
+
+def calls_of(current: CurrentTurn) -> tuple[PlannedCall, ...]:
+    """Return the tool calls of a turn's present step."""
+    return current.phase.calls if isinstance(current.phase, Acting) else ()
 
 
 def _current(session: Session) -> CurrentTurn:

@@ -13,7 +13,9 @@ from perdure.commands import InputBlock, OnBusy, Partial
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from perdure.contract import AfterStop, Limits, ModelAnswer
+    from perdure.changes import Change
+    from perdure.commands import Respond, Settlement
+    from perdure.contract import AfterStop, Finding, Limits, ModelAnswer
     from perdure.messages import ToolResultBlock
     from perdure.results import TurnError
     from perdure.values import FrozenMap
@@ -68,6 +70,52 @@ class InputInjected:
 
     at: datetime
     input: tuple[InputBlock, ...]
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestAnswered:
+    """Somebody answered what a suspended turn waits for. `run_id` is the run in which it goes on, if it does."""
+
+    at: datetime
+    run_id: str
+    answer: Respond
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomesStated:
+    """Somebody said what became of the operations whose outcome was unknown."""
+
+    at: datetime
+    run_id: str
+    outcomes: FrozenMap[Settlement]
+    reason: str
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateChanged:
+    """Somebody changed the state."""
+
+    at: datetime
+    changes: tuple[Change, ...]
+    reason: str
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClearRequested:
+    """Somebody asked to forget what was said, at once or when no turn runs."""
+
+    at: datetime
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionRequested:
+    """Somebody asked for a summary in the place of the older messages."""
+
+    at: datetime
     actor: str | None = None
 
 
@@ -165,11 +213,21 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class ToolLost:
-    """Nobody can tell whether a tool call took effect."""
+    """Nobody can tell whether a tool call took effect. `over` says that the attempt has surely ended."""
 
     at: datetime
     operation_id: str
     why: str
+    over: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOut:
+    """A tool has said what became of one of its calls, or that it can't tell."""
+
+    at: datetime
+    operation_id: str
+    finding: Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +240,10 @@ class GraceExpired:
 
 @dataclass(frozen=True, slots=True)
 class TimeExpired:
-    """The time ran out that a run may take."""
+    """The time ran out that a run may take, or that a request may wait; `about` is the id of either."""
 
     at: datetime
-    run_id: str
+    about: str
 
 
 Fact: TypeAlias = (
@@ -194,6 +252,11 @@ Fact: TypeAlias = (
     | CancelRequested
     | InputSteered
     | InputInjected
+    | RequestAnswered
+    | OutcomesStated
+    | StateChanged
+    | ClearRequested
+    | CompactionRequested
     | PauseRequested
     | UnpauseRequested
     | InterruptRequested
@@ -205,6 +268,7 @@ Fact: TypeAlias = (
     | ToolStarted
     | ToolFinished
     | ToolLost
+    | FoundOut
     | GraceExpired
     | TimeExpired
 )

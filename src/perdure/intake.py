@@ -8,14 +8,19 @@ from perdure import facts
 from perdure.commands import (
     AnyCommand,
     CancelTurn,
+    ClearContext,
     Close,
+    Compact,
     Inject,
     Interrupt,
     Pause,
+    Reconcile,
+    Respond,
     ResumeTurn,
     Steer,
     SubmitTurn,
     Unpause,
+    UpdateState,
     WaitTurn,
 )
 
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
-def fact_of(  # noqa: C901  # a table: one case a command
+def fact_of(  # noqa: C901, PLR0912  # a table: one case a command
     command: AnyCommand, at: datetime, new_id: Callable[[], str]
 ) -> facts.Fact | None:
     """Return what an accepted command means for its session; None for one that only waits.
@@ -55,6 +60,16 @@ def fact_of(  # noqa: C901  # a table: one case a command
             return facts.InputInjected(at, command.input, actor)
         case Interrupt():
             return facts.InterruptRequested(at, command.run_id, command.message, command.partial, actor)
+        case Respond():
+            return facts.RequestAnswered(at, new_id(), command)
+        case Reconcile():
+            return facts.OutcomesStated(at, new_id(), command.outcomes, command.reason, actor)
+        case UpdateState():
+            return facts.StateChanged(at, command.changes, command.reason, actor)
+        case ClearContext():
+            return facts.ClearRequested(at, actor)
+        case Compact():
+            return facts.CompactionRequested(at, actor)
         case Pause():
             return facts.PauseRequested(at, command.reason, actor)
         case Unpause():

@@ -9,20 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from perdure.contract import CallPlan, Limits, ModelAnswer, ModelCall
+from perdure.contract import CallPlan, Defaults, Limits, ModelAnswer, ModelCall
 from perdure.messages import INTERRUPTED_MARK, Block, Message, Role, TextBlock, ThinkingBlock, ToolUseBlock
 from perdure.models import ModelError, ModelResponse, ToolCall
-from perdure.operations import derived_id
-from perdure.requests import active_tools
+from perdure.operations import Effect, derived_id
+from perdure.permissions import Opinion, PermissionContext
+from perdure.requests import active_groups, active_tools
 from perdure.toolnames import MAX_INSIDE
 from perdure.values import EMPTY, FrozenDict, canonical_json, clean_text, freeze_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from perdure.agents import Agent
-    from perdure.tools import Tool
+    from perdure.builtins import Builtin
+    from perdure.tools import RuntimeContext, Tool
 
 CUT_OFF = frozenset({"length", "max_tokens", ""})
 """Finish reasons of an answer that is not whole."""
@@ -49,6 +51,7 @@ class Planner:
     call: ModelCall
     at: datetime
     heartbeat_seconds: float
+    context: RuntimeContext
     carry_bytes: int | None = None
 
     def answer(self, response: ModelResponse) -> ModelAnswer:
@@ -71,6 +74,26 @@ class Planner:
             plans=plans,
             limits=self.limits,
             usage=response.usage,
+            defaults=self._defaults() if self.call.defaults_wanted else None,
+        )
+
+    def summary(self, response: ModelResponse) -> ModelAnswer:
+        """Return a summary.
+
+        Raises:
+            ModelError: it is not whole, or says nothing.
+        """
+        _check_whole(response)
+        if not response.text.strip():
+            msg = "the model gave no summary"
+            raise ModelError(msg, retryable=True)
+        message = self._message((TextBlock(response.text),), response)
+        return ModelAnswer(message=message, limits=self.limits, usage=response.usage)
+
+    def _defaults(self) -> Defaults:
+        return Defaults(
+            permissions=self.agent.permissions or PermissionContext(),
+            activated_groups=tuple(sorted(active_groups(self.agent, None))),
         )
 
     def partial(self, text: str) -> ModelAnswer:
@@ -82,13 +105,18 @@ class Planner:
     @property
     def limits(self) -> Limits:
         """What the agent says of turns and queue."""
-        timeout = self.agent.turn_timeout
+        agent = self.agent
         return Limits(
-            max_steps=self.agent.max_steps,
-            queue_limit=self.agent.queue_limit,
-            turn_timeout_seconds=None if timeout is None else timeout.total_seconds(),
-            after_interrupt=self.agent.after_interrupt,
-            after_failure=self.agent.after_failure,
+            max_steps=agent.max_steps,
+            queue_limit=agent.queue_limit,
+            turn_timeout_seconds=_seconds(agent.turn_timeout),
+            after_interrupt=agent.after_interrupt,
+            after_failure=agent.after_failure,
+            approval_timeout_seconds=_seconds(agent.approval_timeout),
+            approval_reminder_seconds=_seconds(agent.approval_reminder),
+            compact_over=agent.compact_over,
+            show_requirements=agent.show_requirements,
+            show_verifications=agent.show_verifications,
             carry_bytes=self.carry_bytes,
         )
 
@@ -106,19 +134,39 @@ class Planner:
         call_id = f"call_{derived_id('call', self.call.operation_id, str(index)).replace('-', '')[:24]}"
         name = clean_text(call.name)[:MAX_INSIDE] or "(no name)"
         arguments, unreadable = _arguments(call.arguments)
+        problem = call.problem or unreadable
+        builtin = self.agent.builtin(name)
+        if builtin is not None:
+            return self._builtin_plan(call_id, builtin, arguments, problem)
         tools = {tool.name: tool for tool in active_tools(self.agent, self.call.activated_groups)}
         tool = tools.get(name)
-        problem = call.problem or unreadable
         if tool is None:
-            refusal = f"there is no tool {name!r}; there are: {', '.join(sorted(tools)) or 'none'}"
+            known = sorted((*tools, *(one.name for one in self.agent.builtin_tools)))
+            refusal = f"there is no tool {name!r}; there are: {', '.join(known) or 'none'}"
             return CallPlan(call_id=call_id, tool=name, arguments=arguments, refusal=refusal)
-        refusal = f"the arguments can't be read: {problem}" if problem else tool.problem(arguments)
-        subject = None
-        if refusal is None:
-            subject, refusal = _subject(tool, arguments)
+        return self._tool_plan(call_id, tool, arguments, problem)
+
+    def _builtin_plan(self, call_id: str, builtin: Builtin, arguments: FrozenDict, problem: str | None) -> CallPlan:
         return CallPlan(
             call_id=call_id,
-            tool=name,
+            tool=builtin.name,
+            arguments=arguments,
+            effect=Effect.READ,
+            builtin=True,
+            meta_groups=self.agent.meta_groups,
+            refusal=f"the arguments can't be read: {problem}" if problem else builtin.problem(arguments),
+        )
+
+    def _tool_plan(self, call_id: str, tool: Tool, arguments: FrozenDict, problem: str | None) -> CallPlan:
+        refusal = f"the arguments can't be read: {problem}" if problem else tool.problem(arguments)
+        subject, opinion = None, None
+        if refusal is None:
+            subject, refusal = subject_of(tool, arguments)
+        if refusal is None:
+            opinion = opinion_of(tool, self.context, arguments)
+        return CallPlan(
+            call_id=call_id,
+            tool=tool.name,
             arguments=arguments,
             effect=tool.effect,
             timeout_seconds=tool.timeout.total_seconds(),
@@ -126,9 +174,16 @@ class Planner:
             attempts=tool.attempts,
             task_queue=tool.task_queue,
             subject=subject,
+            opinion=opinion,
+            external=tool.external,
+            reconcilable=tool.reconcile is not None,
             summary=_summary(arguments),
             refusal=refusal,
         )
+
+
+def _seconds(time: timedelta | None) -> float | None:
+    return None if time is None else time.total_seconds()
 
 
 def _check_whole(response: ModelResponse) -> None:
@@ -151,7 +206,7 @@ def _arguments(arguments: Mapping[str, object]) -> tuple[FrozenDict, str | None]
         return EMPTY, str(error)
 
 
-def _subject(tool: Tool, arguments: FrozenDict) -> tuple[str | None, str | None]:
+def subject_of(tool: Tool, arguments: FrozenDict) -> tuple[str | None, str | None]:
     """Return what permission rules match against, and why the call can't run if that can't be told."""
     if tool.subject is None:
         return None, None
@@ -159,6 +214,22 @@ def _subject(tool: Tool, arguments: FrozenDict) -> tuple[str | None, str | None]
         return str(tool.subject(arguments)), None
     except Exception as error:  # noqa: BLE001  # whatever the app's function raises, no rule can be checked
         return None, f"the subject of this call to {tool.name} can't be told ({type(error).__name__}); it did not run"
+
+
+def opinion_of(tool: Tool, context: RuntimeContext, arguments: FrozenDict) -> Opinion | None:
+    """Return the tool's own verdict on a call: its check's, or, where that has none, what its `approval` says.
+
+    A check that fails denies: what nobody could check must not run.
+    """
+    try:
+        verdict = None if tool.check is None else tool.check(context, arguments)
+        if verdict is not None:
+            return Opinion(behavior=verdict.behavior, reason=verdict.reason, safety=verdict.safety)
+    except Exception as error:  # noqa: BLE001  # whatever the app's function raises
+        return Opinion(behavior="deny", reason=f"the check of {tool.name} failed ({type(error).__name__})")
+    if tool.approval is None:
+        return None
+    return Opinion(behavior="ask", reason=f"{tool.name} needs approval", safety=tool.approval == "safety")
 
 
 def _summary(arguments: FrozenDict) -> str:

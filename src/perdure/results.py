@@ -11,6 +11,7 @@ from pydantic import Field
 from perdure.identity import SessionKey
 from perdure.messages import Block, Usage
 from perdure.operations import Effect
+from perdure.permissions import PermissionRule
 from perdure.values import EMPTY, Frozen, JsonObject, JsonRecord, Text
 
 
@@ -48,7 +49,7 @@ class SessionStatus(StrEnum):
     CLOSED = "closed"
 
 
-Disposition = Literal["started", "queued", "steered", "duplicate", "settled", "stopping"]
+Disposition = Literal["started", "queued", "steered", "duplicate", "settled", "stopping", "waiting"]
 
 
 class Receipt(Frozen):
@@ -57,7 +58,7 @@ class Receipt(Frozen):
     `run_id` is the run that carries the turn out, now or when its place in the queue comes; `position` is that place,
     from 1, or None when the turn does not wait. Input that joined a running turn (`steered`) names that turn. Injected
     input starts no turn: its receipt names the turn that will see it (`steered`), or none (an empty `turn_id`,
-    `queued`) as long as none runs.
+    `queued`) as long as none runs. After an answer that was not the last one, the turn is still `waiting`.
     """
 
     turn_id: str
@@ -88,6 +89,13 @@ class InterruptReceipt(Frozen):
     turn_id: str | None = None
     run_id: str | None = None
     stopped: bool = True
+
+
+class ChangeReceipt(Frozen):
+    """The state was changed, or is `pending` and will be when no turn runs. `revision` is the present one."""
+
+    revision: int
+    pending: bool = False
 
 
 class CloseReceipt(Frozen):
@@ -172,26 +180,31 @@ class Operation(Frozen):
     started_at: datetime | None = None
 
 
+InteractionKind = Literal["approval", "external", "reconciliation"]
+
+
 class InteractionCall(Frozen):
-    """One call that an interaction is about."""
+    """One call that an interaction is about. `suggested_rules` are what approving and remembering would write."""
 
     call_id: str
     tool: Text
     arguments: JsonObject = EMPTY
     subject: Text | None = None
-    suggested_rules: tuple[Text, ...] = ()
+    suggested_rules: tuple[PermissionRule, ...] = ()
+    reason: Text = ""
     operation_id: str | None = None
 
 
 class Interaction(Frozen):
-    """Something that a suspended turn waits for."""
+    """Something that a suspended turn waits for. `reminders` counts how often it was brought up again."""
 
     request_id: str
-    kind: Literal["approval", "external", "reconciliation"]
+    kind: InteractionKind
     turn_id: str
     calls: tuple[InteractionCall, ...] = ()
     asked_at: datetime
     expires_at: datetime | None = None
+    reminders: int = 0
 
 
 class ActiveRun(Frozen):
@@ -243,7 +256,8 @@ class SessionView(Frozen):
 
     `unfinished` is the turn that was interrupted or failed last, or that is suspended; `stopped` says more of it when
     it can be resumed. `parked` is the turn that holds the queue until it is resumed or cancelled. `waiting_inputs`
-    counts what was steered or injected and not seen yet.
+    counts what was steered or injected and not seen yet. `clearing` says that the context will be cleared when no turn
+    runs, `compacting` that older messages are being put into a summary.
     """
 
     status: SessionStatus
@@ -261,6 +275,8 @@ class SessionView(Frozen):
     pause_reason: Text | None = None
     paused_by: Text | None = None
     waiting_inputs: int = 0
+    clearing: bool = False
+    compacting: bool = False
     usage: Usage = Field(default_factory=Usage)
     messages: int = 0
     turns: int = 0

@@ -5,24 +5,45 @@ How it changes is in `advance`, what it wants done is in `decide`, what it refus
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from pydantic import Field
 
 from perdure.contract import Limits, Mark
 from perdure.identity import SessionKey
 from perdure.messages import Message, Usage, chain, chain_all, context_origin
-from perdure.results import EntryKind, Operation, Rejection, SessionStatus, TranscriptEntry, TurnStatus
+from perdure.results import EntryKind, Rejection, SessionStatus, TranscriptEntry, TurnStatus
 from perdure.state import AgentState
-from perdure.turns import Aside, CurrentTurn, Joined, Pause, QueuedTurn, TurnRecord
+from perdure.turns import (
+    Answered,
+    Aside,
+    Asker,
+    Compaction,
+    CurrentTurn,
+    Doubt,
+    Joined,
+    Pause,
+    QueuedTurn,
+    TurnRecord,
+    Uncertain,
+)
 from perdure.values import Frozen, FrozenDict, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
+    from perdure.permissions import PermissionContext
+
 REMEMBERED_REJECTIONS = 20
 """How many refused signals are shown; all are counted."""
+
+
+_NEEDS = {
+    "approval": SessionStatus.NEEDS_APPROVAL,
+    "reconciliation": SessionStatus.NEEDS_RECONCILIATION,
+    "external": SessionStatus.NEEDS_RESULT,
+}
 
 
 class Session(Frozen):
@@ -31,6 +52,9 @@ class Session(Frozen):
     `head` is the digest of the whole context; `known` the place up to which the worker that made the last model call
     has it already. `unfinished` is the turn that ended last of those that were interrupted or failed: the one that can
     be resumed. `parked` is the turn whose end holds the queue. `asides` is input that the next step will see.
+    `answered` are the last requests that somebody has answered. `context_tokens` is what the context had at the last
+    model call, and `compact_again_over` the size below which the next summary is not tried. `compact_for` and
+    `clear_for` are who waits for either. `unset` are the settings that the agent's definition still has to give.
     """
 
     state: AgentState
@@ -46,7 +70,14 @@ class Session(Frozen):
     turns: tuple[TurnRecord, ...] = ()
     turn_count: int = 0
     limits: Limits = Field(default_factory=Limits)
-    uncertain: tuple[Operation, ...] = ()
+    uncertain: tuple[Uncertain, ...] = ()
+    answered: tuple[Answered, ...] = ()
+    compaction: Compaction | None = None
+    compact_again_over: int = 0
+    context_tokens: int = 0
+    compact_for: Asker | None = None
+    clear_for: Asker | None = None
+    unset: tuple[Literal["permissions", "groups"], ...] = ()
     transcript: tuple[TranscriptEntry, ...] = ()
     last_seq: int = 0
     usage: Usage = Field(default_factory=Usage)
@@ -57,13 +88,29 @@ class Session(Frozen):
     cancelled_by_close: tuple[str, ...] = ()
 
     @classmethod
-    def new(cls, key: SessionKey, seed: AgentState | None = None) -> Session:
-        """Return a session in which nothing has happened yet, with the contents of `seed` if one is given."""
+    def new(
+        cls, key: SessionKey, seed: AgentState | None = None, permissions: PermissionContext | None = None
+    ) -> Session:
+        """Return a session in which nothing has happened yet, with the contents of `seed` if one is given.
+
+        What neither `seed` nor `permissions` say comes from the agent's definition, with the first model call.
+        """
         base = seed or AgentState(session_id=key.session_id)
-        identity = {"agent_id": key.agent_id, "user_id": key.user_id, "session_id": key.session_id}
-        state = base.model_copy(update=identity)
+        fields: dict[str, object] = {
+            "agent_id": key.agent_id,
+            "user_id": key.user_id,
+            "session_id": key.session_id,
+            **({} if permissions is None else {"permission_context": permissions}),
+        }
+        state = base.model_copy(update=fields)
         head = chain_all(context_origin(state.summary), state.context)
-        return cls(state=state, head=head, known=Mark(position=len(state.context), digest=head))
+        unset: tuple[Literal["permissions", "groups"], ...] = () if seed else ("permissions", "groups")
+        return cls(
+            state=state,
+            head=head,
+            known=Mark(position=len(state.context), digest=head),
+            unset=tuple(one for one in unset if one == "groups" or permissions is None),
+        )
 
     @property
     def key(self) -> SessionKey:
@@ -101,6 +148,11 @@ class Session(Frozen):
         if self.closing:
             return SessionStatus.CLOSED
         if self.current is not None and self.current.suspended:
+            kinds = {request.kind for request in self.current.requests}
+            return next(
+                (status for kind, status in _NEEDS.items() if kind in kinds), SessionStatus.NEEDS_RECONCILIATION
+            )
+        if any(one.doubt is Doubt.OPEN for one in self.uncertain):
             return SessionStatus.NEEDS_RECONCILIATION
         return SessionStatus.PAUSED if self.paused else SessionStatus.ACTIVE
 
@@ -168,6 +220,19 @@ def with_entry(
     record = cast("FrozenDict", data)  # which it becomes in the entry
     entry = TranscriptEntry(seq=seq, at=at, kind=kind, turn_id=turn_id, run_id=run_id, actor=actor, data=record)
     return change(session, transcript=(*session.transcript, entry), last_seq=seq)
+
+
+def with_state(session: Session, state: AgentState) -> Session:
+    """Change the state, all but its messages and its summary; its revision goes up."""
+    return change(session, state=change(state, revision=session.state.revision + 1))
+
+
+def with_context(session: Session, messages: tuple[Message, ...], summary: str) -> Session:
+    """Put other messages and another summary in the place of what the context was. No worker knows them yet."""
+    origin = context_origin(summary)
+    state = change(session.state, context=messages, summary=summary, revision=session.state.revision + 1)
+    known = Mark(position=0, digest=origin)
+    return change(session, state=state, head=chain_all(origin, messages), known=known, context_tokens=0)
 
 
 def without_messages(session: Session, ids: frozenset[str]) -> Session:

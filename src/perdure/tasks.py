@@ -16,6 +16,9 @@ from perdure.values import EMPTY, Frozen, JsonObject, Text
 MAX_REQUIREMENTS = 64
 """A contract with more is not one that anybody has read."""
 
+MAX_REQUIREMENT_TEXT = 2000
+"""Characters of one requirement."""
+
 
 class TaskState(StrEnum):
     """How far a todo is."""
@@ -81,7 +84,7 @@ class Requirement(Frozen):
 
     id: Text
     kind: RequirementKind
-    text: Annotated[Text, Field(max_length=2000)]
+    text: Annotated[Text, Field(max_length=MAX_REQUIREMENT_TEXT)]
     proposed_source_ref: Text | None = Field(default=None, alias="proposedSourceRef")
     status: RequirementStatus = RequirementStatus.CANDIDATE
     decision: RequirementDecision | None = None

@@ -144,13 +144,14 @@ class Served:
     async def start_worker(self, app: App | None = None) -> str:
         """Start a worker in this process, with another app if one is given, and return its name."""
         from worker.assembly import worker_for  # noqa: PLC0415  # importable only after make_importable
+        from worker.running import started  # noqa: PLC0415  # the same
 
         name = next(self._names)
         stack = AsyncExitStack()
         # A client of its own: Temporal takes one worker a task queue from one client.
         client = await connect(self.address, self.client.namespace, converter=self.client.data_converter)
         worker = await stack.enter_async_context(worker_for(client, app or self._app, self.settings))
-        await stack.enter_async_context(worker)
+        await stack.enter_async_context(started(worker, self.settings.graceful_shutdown))
         self._workers[name] = stack
         return name
 

@@ -12,9 +12,10 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from perdure.commands import InputBlock, Partial
-from perdure.contract import AfterStop, CallPlan
+from perdure.contract import AfterStop, CallPlan, Mark
 from perdure.messages import ToolResultBlock, Usage
-from perdure.results import RunView, TurnError, TurnStatus
+from perdure.permissions import PermissionRule
+from perdure.results import InteractionKind, Operation, RunView, TurnError, TurnStatus
 from perdure.values import Frozen, FrozenMap, Text, canonical_json, digest
 
 REMEMBERED_TURNS = 1000
@@ -68,13 +69,27 @@ class TurnRecord(Frozen):
     error: TurnError | None = None
 
 
+class Ask(Frozen):
+    """A person must say whether a call may run. `remembered` are the rules that would answer for them next time."""
+
+    reason: Text = ""
+    safety: bool = False
+    remembered: tuple[PermissionRule, ...] = ()
+
+
 class PlannedCall(Frozen):
-    """One tool call of a step: its plan, and how far it is."""
+    """One tool call of a step: its plan, and how far it is. `edited` says that the arguments are a person's.
+
+    `reruns` counts how often it was found not to have happened, and was handed out again.
+    """
 
     index: int
     operation_id: str
     plan: CallPlan
+    ask: Ask | None = None
+    edited: bool = False
     started_at: datetime | None = None
+    reruns: int = 0
     result: ToolResultBlock | None = None
     lost: Text | None = None
 
@@ -82,6 +97,67 @@ class PlannedCall(Frozen):
     def settled(self) -> bool:
         """Whether nothing more will be tried for this call: it has a result, or its outcome is unknown."""
         return self.result is not None or self.lost is not None
+
+    @property
+    def asking(self) -> bool:
+        """Whether a person must say whether it may run."""
+        return self.ask is not None and not self.settled
+
+    @property
+    def outside(self) -> bool:
+        """Whether somebody outside is to carry it out, and has not yet."""
+        return self.plan.external and self.ask is None and not self.settled
+
+
+class Doubt(StrEnum):
+    """How an operation whose outcome is unknown may be settled."""
+
+    FLYING = "flying"
+    """It is still under way: it settles by itself."""
+    ASKING = "asking"
+    """Its tool is being asked."""
+    OPEN = "open"
+    """Somebody must say."""
+
+
+class Uncertain(Operation):
+    """An operation whose outcome is unknown, with what its tool needs to find out."""
+
+    doubt: Doubt = Doubt.OPEN
+    plan: CallPlan | None = None
+    run_id: str = ""
+    attributes: FrozenMap[Text] = Field(default_factory=FrozenMap)
+    over_by: datetime | None = None
+
+
+class Request(Frozen):
+    """What a suspended turn waits for. Which calls it is about is to be seen from them."""
+
+    request_id: str
+    kind: InteractionKind
+    asked_at: datetime
+    expires_at: datetime | None = None
+    remind_at: datetime | None = None
+    reminders: int = 0
+
+
+class Answered(Frozen):
+    """A request that was answered: what was decided, in words, and by whom."""
+
+    request_id: str
+    at: datetime
+    words: Text
+    actor: Text | None = None
+
+
+class Compaction(Frozen):
+    """Older messages are being put into a summary: the first `upto` of them. `started` when a model was asked."""
+
+    operation_id: str
+    upto: Mark
+    since: datetime
+    started: bool = False
+    actor: Text | None = None
 
 
 class Due(Frozen):
@@ -141,7 +217,7 @@ class CurrentTurn(Frozen):
     `step` is the one that is under way or was the last; it counts through all runs, of which this one began with
     `first_step`. `clock_from` is when the run's time began, later by as long as it was paused. `effectful` says that a
     tool was handed out that is not read-only, or that nobody knows. `message_ids` are the messages that the turn has
-    put into the context.
+    put into the context. `requests` is what a suspended turn waits for; `asked` counts all that there ever were.
     """
 
     turn_id: str
@@ -153,11 +229,19 @@ class CurrentTurn(Frozen):
     phase: Phase
     stop: Stop | None = None
     suspended: bool = False
+    requests: tuple[Request, ...] = ()
+    asked: int = 0
     clock_from: datetime | None = None
     after_interrupt: AfterStop | None = None
     after_failure: AfterStop | None = None
     effectful: bool = True
     message_ids: tuple[str, ...] = ()
+
+
+class Asker(Frozen):
+    """Somebody asked for something that has to wait until it can be done."""
+
+    actor: Text | None = None
 
 
 class Pause(Frozen):

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from perdure.contract import PAGE_BYTES, ContextPage, PageRequest, TranscriptPage
+from perdure.decide import calls_of
 from perdure.messages import Block, Message, blocks_text, chain, context_origin
-from perdure.operations import derived_id
 from perdure.results import (
     ActiveRun,
+    ChangeReceipt,
     Interaction,
     InteractionCall,
     InterruptReceipt,
+    Operation,
     PauseReceipt,
     QueueEntry,
     Receipt,
@@ -21,7 +23,8 @@ from perdure.results import (
     TranscriptEntry,
     TurnView,
 )
-from perdure.turns import Acting, CurrentTurn, Due, Thinking, TurnRecord
+from perdure.rules.interactions import concerned
+from perdure.turns import Acting, Ask, CurrentTurn, Due, PlannedCall, Thinking, TurnRecord, Uncertain
 from perdure.values import Frozen, json_bytes
 
 if TYPE_CHECKING:
@@ -41,7 +44,7 @@ def session_view(session: Session, *, history_length: int = 0, history_size: int
         active=_active(session),
         queue=tuple(_queue(session)),
         interactions=interactions(session),
-        uncertain=session.uncertain,
+        uncertain=tuple(_operation(one) for one in session.uncertain),
         unfinished=_unfinished(session),
         stopped=_stopped(session),
         parked=session.parked,
@@ -51,12 +54,18 @@ def session_view(session: Session, *, history_length: int = 0, history_size: int
         pause_reason=session.pause.reason if session.pause else None,
         paused_by=session.pause.actor if session.pause else None,
         waiting_inputs=len(session.asides),
+        clearing=session.clear_for is not None,
+        compacting=session.compaction is not None or session.compact_for is not None,
         usage=session.usage,
         messages=len(session.state.context),
         turns=session.turn_count,
         history_length=history_length,
         history_size=history_size,
     )
+
+
+def _operation(uncertain: Uncertain) -> Operation:
+    return Operation(**{name: getattr(uncertain, name) for name in Operation.model_fields})
 
 
 def _active(session: Session) -> ActiveRun | None:
@@ -105,29 +114,62 @@ def _queue(session: Session) -> Iterator[QueueEntry]:
 def interactions(session: Session) -> tuple[Interaction, ...]:
     """Return what the suspended turn waits for."""
     current = session.current
-    if current is None or not current.suspended or not isinstance(current.phase, Acting):
+    if current is None:
         return ()
-    lost = tuple(
-        InteractionCall(
-            call_id=call.plan.call_id,
-            tool=call.plan.tool,
-            arguments=call.plan.arguments,
-            subject=call.plan.subject,
-            operation_id=call.operation_id,
-        )
-        for call in current.phase.calls
-        if call.lost is not None
-    )
-    request_id = derived_id("interaction", session.key.workflow_id, current.turn_id, str(current.step))
-    return (
+    return tuple(
         Interaction(
-            request_id=request_id,
-            kind="reconciliation",
+            request_id=request.request_id,
+            kind=request.kind,
             turn_id=current.turn_id,
-            calls=lost,
-            asked_at=current.phase.since,
-        ),
+            calls=tuple(_asked(call) for call in calls_of(current) if concerned(call, request.kind)),
+            asked_at=request.asked_at,
+            expires_at=request.expires_at,
+            reminders=request.reminders,
+        )
+        for request in current.requests
     )
+
+
+def _asked(call: PlannedCall) -> InteractionCall:
+    ask = call.ask or Ask()
+    return InteractionCall(
+        call_id=call.plan.call_id,
+        tool=call.plan.tool,
+        arguments=call.plan.arguments,
+        subject=call.plan.subject,
+        suggested_rules=ask.remembered,
+        reason=call.lost or ask.reason,
+        operation_id=call.operation_id,
+    )
+
+
+def respond_receipt(session: Session, turn_id: str) -> Receipt:
+    """Return whether a turn goes on after an answer, and in which run."""
+    current = session.current
+    waits = current is not None and current.turn_id == turn_id and current.suspended
+    record = session.record(turn_id)
+    return Receipt(
+        turn_id=turn_id,
+        run_id=None if record is None else _run_id(record),
+        disposition="waiting" if waits else "started",
+    )
+
+
+def reconcile_receipt(session: Session, turn_id: str) -> Receipt:
+    """Return what an outcome that was stated means for the turn that it is of."""
+    running = session.running
+    goes_on = running is not None and running.turn_id == turn_id
+    record = session.record(turn_id)
+    return Receipt(
+        turn_id=turn_id,
+        run_id=None if record is None else _run_id(record),
+        disposition="started" if goes_on else "settled",
+    )
+
+
+def change_receipt(session: Session) -> ChangeReceipt:
+    """Return the state's revision, and whether the context is still to be cleared."""
+    return ChangeReceipt(revision=session.state.revision, pending=session.clear_for is not None)
 
 
 def _unfinished(session: Session) -> str | None:

@@ -163,7 +163,7 @@ def test_interrupting_a_suspended_turn_makes_nothing_certain() -> None:
     (operation,) = life.session.uncertain
     life.submit(turn_id="t4", on_busy=OnBusy.INTERRUPT)
     assert life.session.uncertain == (operation,)
-    assert life.session.status is SessionStatus.ACTIVE
+    assert life.session.status is SessionStatus.NEEDS_RECONCILIATION
     assert "unknown" in life.results[0].text
     assert not list(flaws(life.session.state.context))
 

@@ -18,7 +18,7 @@ from perdure.session import Session
 from perdure.testing import ScriptedModel
 from perdure.toolgroups import ToolGroup
 from perdure.toolnames import MAX_INSIDE, MAX_OUTSIDE, outside_name, outside_names
-from perdure.tools import tool
+from perdure.tools import RuntimeContext, tool
 from perdure.values import freeze_object
 from tests.support.lives import KEY
 from tests.support.strategies import ANY_TEXT, EPOCH, NAMES, json_values
@@ -52,6 +52,8 @@ AGENT = Agent(
     queue_limit=9,
 )
 
+CONTEXT = RuntimeContext(agent_id="support", session_id="s1", user_id="alice", turn_id="t1", run_id="r1")
+
 MARK = Session.new(KEY).mark
 
 
@@ -69,7 +71,7 @@ def model_call(**fields: Any) -> ModelCall:
 
 
 def answer(*calls: ToolCall, call: ModelCall | None = None, **fields: Any) -> ModelAnswer:
-    planner = Planner(AGENT, call or model_call(), EPOCH, heartbeat_seconds=5)
+    planner = Planner(AGENT, call or model_call(), EPOCH, heartbeat_seconds=5, context=CONTEXT)
     return planner.answer(ModelResponse(tool_calls=calls, **fields))
 
 
@@ -140,6 +142,11 @@ def test_a_good_call_is_planned_with_all_that_is_left_of_its_tool() -> None:
         "attempts": 3,
         "task_queue": None,
         "subject": "order/A1",
+        "opinion": None,
+        "external": False,
+        "builtin": False,
+        "meta_groups": (),
+        "reconcilable": False,
         "refusal": None,
     }
 
@@ -149,7 +156,7 @@ def test_a_good_call_is_planned_with_all_that_is_left_of_its_tool() -> None:
     [
         (ToolCall("refnd"), None, "there is no tool 'refnd'; there are: buy, refund"),
         (ToolCall("search", {"query": "x"}), None, "there is no tool 'search'"),
-        (ToolCall("buy"), ("web",), "there is no tool 'buy'; there are: refund, search"),
+        (ToolCall("buy"), ("web",), "there is no tool 'buy'; there are: refund, reset_equipped_tools, search"),
         (ToolCall(""), None, "there is no tool '(no name)'"),
         (ToolCall("refund"), None, "order_id: Field required"),
         (ToolCall("refund", {"order_id": 5}), None, "order_id: Input should be a valid string"),
@@ -194,7 +201,7 @@ def test_a_call_whose_subject_can_not_be_told_is_refused_and_the_others_run() ->
     agent = Agent(
         id="support", model=ScriptedModel([]), tools=[broken, buy], tool_groups=[ToolGroup("shop", active=True)]
     )
-    planner = Planner(agent, model_call(), EPOCH, heartbeat_seconds=5)
+    planner = Planner(agent, model_call(), EPOCH, heartbeat_seconds=5, context=CONTEXT)
     made = planner.answer(ModelResponse(tool_calls=[ToolCall("broken"), ToolCall("buy")]))
     assert [plan.refusal is None for plan in made.plans] == [False, True]
     assert "subject" in (made.plans[0].refusal or "")
@@ -233,7 +240,7 @@ def test_an_answer_carries_the_agents_limits_its_usage_and_its_thinking() -> Non
 
 def test_what_was_streamed_before_an_interrupt_is_marked_and_runs_nothing() -> None:
     """B23, B76: half an answer has text and no calls."""
-    made = Planner(AGENT, model_call(), EPOCH, heartbeat_seconds=5).partial("hal\ud83d")
+    made = Planner(AGENT, model_call(), EPOCH, heartbeat_seconds=5, context=CONTEXT).partial("hal\ud83d")
     assert made.partial
     assert made.plans == ()
     assert made.message.metadata == {INTERRUPTED_MARK: True}
@@ -251,8 +258,8 @@ def test_a_request_has_the_instructions_the_summary_the_messages_and_the_active_
     assert request.purpose is Purpose.ANSWER
     assert request.instructions == "Be kind.\n\nSummary of the conversation so far:\nthey talked"
     assert request.messages is said
-    assert [spec.name for spec in request.tools] == ["refund", "search"]
-    assert [spec.description for spec in request.tools] == ["Refund an order.", "Search the web."]
+    assert [spec.name for spec in request.tools] == ["refund", "search", "reset_equipped_tools"]
+    assert [spec.description for spec in request.tools][:2] == ["Refund an order.", "Search the web."]
     assert (request.turn_id, request.run_id, request.step, request.operation_id) == ("t1", "r1", 2, call.operation_id)
     assert request.attributes == {"tenant": "acme"}
     assert "acme" not in request.instructions

@@ -21,11 +21,12 @@ from perdure.commands import (
     Unpause,
     WaitTurn,
 )
-from perdure.contract import AfterStop, Limits
-from perdure.decide import CallModel, CallTool, Wanted, Wish, deadline, decide
+from perdure.contract import AfterStop, Finding, Limits
+from perdure.decide import AskTool, CallModel, CallTool, Wanted, Wish, deadline, decide
 from perdure.facts import (
     CommandRejected,
     Fact,
+    FoundOut,
     GraceExpired,
     ModelAnswered,
     ModelFailed,
@@ -354,6 +355,8 @@ class SessionMachine(RuleBasedStateMachine):
                     self.model_call_ends(operation_id, "done", [], "whole")
                 case CallTool():
                     self.take(ToolFinished(self.life.now(), operation_id, DONE))
+                case AskTool():
+                    self.take(FoundOut(self.life.now(), wish.about, Finding(outcome="unknown")))
 
 
 TestSessionMachine = pytest.mark.timeout(600)(SessionMachine.TestCase)  # a life that breaks is made short first

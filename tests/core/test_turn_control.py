@@ -490,7 +490,7 @@ def test_a_clock_that_was_set_before_a_pause_rings_too_early() -> None:
     life.finish(0)
     life.unpause()
     assert early is not None
-    assert advance(life.session, TimeExpired(early.at, early.run_id)) is life.session
+    assert advance(life.session, TimeExpired(early.at, early.about)) is life.session
     life.time_out()
     assert life.status("t1") is TurnStatus.FAILED
 
@@ -511,7 +511,7 @@ def test_a_run_has_as_much_time_as_its_agent_says_and_a_pause_does_not_count() -
     began = life.at
     due = deadline(life.session)
     assert due is not None
-    assert (due.run_id, due.at) == ("run-of-t1", began + timedelta(seconds=60))
+    assert (due.about, due.at) == ("run-of-t1", began + timedelta(seconds=60))
     life.answer("", LOOK)
     life.start(0)
     life.pause()
@@ -528,7 +528,7 @@ def test_a_run_has_as_much_time_as_its_agent_says_and_a_pause_does_not_count() -
     life.resume("t1", run_id="r2")
     due = deadline(life.session)
     assert due is not None
-    assert (due.run_id, due.at) == ("r2", life.at + timedelta(seconds=60))
+    assert (due.about, due.at) == ("r2", life.at + timedelta(seconds=60))
 
 
 def test_without_a_bound_or_without_a_run_nothing_rings() -> None:

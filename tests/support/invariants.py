@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from perdure.advance import advance
 from perdure.commands import OnBusy
 from perdure.contract import ModelAnswer, PageRequest
-from perdure.decide import CallModel, CallTool, Wanted, deadline, decide, model_call, tool_invocation
+from perdure.decide import AskTool, CallModel, CallTool, Wanted, deadline, decide, inquiry, model_call, tool_invocation
 from perdure.facts import (
     CancelRequested,
     Fact,
@@ -156,8 +156,10 @@ def a_running_turn_wants_something_unless_a_pause_holds_it(session: Session) -> 
                 assert (*session.state.context[: call.base.position], *(call.delta or ())) == session.state.context
             case CallTool():
                 assert tool_invocation(session, wish).call_id == wish.plan.call_id
+            case AskTool():
+                assert inquiry(session, wish) is not None
     due = deadline(session)
-    assert due is None or (running is not None and due.run_id == running.run_id and not held and running.stop is None)
+    assert due is None or (running is not None and due.about == running.run_id and not held and running.stop is None)
 
 
 def the_context_is_valid_input_for_a_model(session: Session) -> None:

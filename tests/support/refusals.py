@@ -5,32 +5,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, assert_never
 
 from perdure.admission import admit, repeats
+from perdure.changes import SetContext, SetSummary
 from perdure.commands import (
     AnyCommand,
     CancelTurn,
+    ClearContext,
     Close,
+    Compact,
     Inject,
     Interrupt,
     OnBusy,
     Pause,
+    Reconcile,
+    Respond,
     ResumeTurn,
     Steer,
     SubmitTurn,
     Unpause,
+    UpdateState,
     WaitTurn,
 )
 from perdure.errors import (
-    CommandRefused,
+    InteractionNotFound,
+    InvalidCommand,
     NotResumable,
     NotSteerable,
+    PerdureError,
     QueueFull,
     RollbackRefused,
     RunConflict,
     SessionBusy,
     SessionClosed,
+    StaleRevision,
     StaleRun,
     TurnConflict,
     TurnNotFound,
@@ -38,6 +48,8 @@ from perdure.errors import (
 )
 from perdure.messages import blocks_text
 from perdure.results import TurnStatus
+from perdure.turns import Doubt
+from perdure.views import interactions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,15 +74,15 @@ def accepted(session: Session, witness: Witness, command: AnyCommand) -> bool:
     return refusal is None and not (isinstance(command, SubmitTurn) and repeats(session, command))
 
 
-def _refusal(session: Session, command: AnyCommand) -> CommandRefused | None:
+def _refusal(session: Session, command: AnyCommand) -> PerdureError | None:
     try:
         admit(session, command)
-    except CommandRefused as refusal:
+    except PerdureError as refusal:
         return refusal
     return None
 
 
-def _reasons(session: Session, witness: Witness, command: AnyCommand) -> Iterator[type[CommandRefused]]:
+def _reasons(session: Session, witness: Witness, command: AnyCommand) -> Iterator[type[PerdureError]]:
     match command:
         case SubmitTurn():
             yield from _against_submit(session, witness, command)
@@ -90,13 +102,27 @@ def _reasons(session: Session, witness: Witness, command: AnyCommand) -> Iterato
             yield from (SessionClosed,) if session.closing else ()
         case WaitTurn():
             yield from (TurnNotFound,) if session.find(command.turn_id) is None else ()
+        case Respond():
+            yield from _against_answer(session, command)
+        case Reconcile():
+            yield from (SessionClosed,) if session.closing else ()
+            outstanding = {one.operation_id for one in session.uncertain if one.doubt is not Doubt.FLYING}
+            yield from () if outstanding and outstanding == command.outcomes.keys() else (InvalidCommand,)
+        case UpdateState():
+            yield from _against_changes(session, command)
+        case ClearContext():
+            yield from (SessionClosed,) if session.closing else ()
+            yield from () if command.when_idle else _unrest(session)
+        case Compact():
+            yield from (SessionClosed,) if session.closing else ()
+            yield from (InvalidCommand,) if len(session.state.context) < 2 else ()
         case Close():
             pass
         case _:  # pragma: no cover
             assert_never(command)
 
 
-def _against_submit(session: Session, witness: Witness, command: SubmitTurn) -> Iterator[type[CommandRefused]]:
+def _against_submit(session: Session, witness: Witness, command: SubmitTurn) -> Iterator[type[PerdureError]]:
     turn_id = command.turn_id
     if turn_id is not None and (witness.submit(turn_id) or turn_id in witness.joined):
         if not any(one.text == blocks_text(command.input) for one in witness.said):
@@ -116,7 +142,7 @@ def _against_submit(session: Session, witness: Witness, command: SubmitTurn) -> 
         yield QueueFull
 
 
-def _against_resume(session: Session, command: ResumeTurn) -> Iterator[type[CommandRefused]]:
+def _against_resume(session: Session, command: ResumeTurn) -> Iterator[type[PerdureError]]:
     record = session.record(command.turn_id)
     if record is None:
         yield TurnNotFound
@@ -131,7 +157,7 @@ def _against_resume(session: Session, command: ResumeTurn) -> Iterator[type[Comm
     yield from _used(session, command.run_id)
 
 
-def _against_cancel(session: Session, command: CancelTurn) -> Iterator[type[CommandRefused]]:
+def _against_cancel(session: Session, command: CancelTurn) -> Iterator[type[PerdureError]]:
     record = session.record(command.turn_id)
     if record is None:
         yield TurnNotFound
@@ -139,20 +165,64 @@ def _against_cancel(session: Session, command: CancelTurn) -> Iterator[type[Comm
         yield UncertainOperations
 
 
-def _against_input(session: Session) -> Iterator[type[CommandRefused]]:
+def _against_answer(session: Session, command: Respond) -> Iterator[type[PerdureError]]:
+    if session.closing:
+        yield SessionClosed
+    asked = next((one for one in interactions(session) if one.request_id == command.request_id), None)
+    if asked is None:
+        yield InteractionNotFound
+        return
+    ids = {call.call_id for call in asked.calls}
+    results = {*(command.result or {}), *(command.errors or {})}
+    named = set(command.approve) if isinstance(command.approve, Mapping) else ids
+    fits = {
+        "approval": command.approve is not None and not results and named and named <= ids,
+        "external": command.approve is None and not command.remember and results and results <= ids,
+        "reconciliation": False,
+    }
+    if not fits[asked.kind]:
+        yield InvalidCommand
+    elif command.remember and not any(call.suggested_rules for call in asked.calls if _approves(command, call.call_id)):
+        yield InvalidCommand
+
+
+def _approves(command: Respond, call_id: str) -> bool:
+    if isinstance(command.approve, Mapping):
+        return call_id in command.approve and command.approve[call_id].approve
+    return command.approve is True
+
+
+def _against_changes(session: Session, command: UpdateState) -> Iterator[type[PerdureError]]:
+    """Tell of changes that are possible in themselves."""
+    if session.closing:
+        yield SessionClosed
+    if command.expected_revision != session.state.revision:
+        yield StaleRevision
+    if any(isinstance(one, SetContext | SetSummary) for one in command.changes):
+        yield from _unrest(session)
+
+
+def _unrest(session: Session) -> Iterator[type[PerdureError]]:
+    if session.uncertain:
+        yield UncertainOperations
+    if session.current is not None:
+        yield SessionBusy
+
+
+def _against_input(session: Session) -> Iterator[type[PerdureError]]:
     if session.closing:
         yield SessionClosed
     if len(session.asides) >= session.limits.queue_limit:
         yield QueueFull
 
 
-def _stale(session: Session, run_id: str | None) -> Iterator[type[CommandRefused]]:
+def _stale(session: Session, run_id: str | None) -> Iterator[type[PerdureError]]:
     running = [one for one in session.turns if one.status is TurnStatus.RUNNING]
     if run_id is not None and run_id not in {one.runs[-1].run_id for one in running}:
         yield StaleRun
 
 
-def _used(session: Session, run_id: str | None) -> Iterator[type[CommandRefused]]:
+def _used(session: Session, run_id: str | None) -> Iterator[type[PerdureError]]:
     taken = {run.run_id for record in session.turns for run in record.runs} | {one.run_id for one in session.turns}
     if run_id in taken:
         yield RunConflict

@@ -44,7 +44,7 @@ MOVES: dict[TurnStatus | None, set[TurnStatus]] = {
         TurnStatus.FAILED,
         TurnStatus.CANCELLED,
     },
-    TurnStatus.SUSPENDED: {TurnStatus.INTERRUPTED, TurnStatus.CANCELLED},
+    TurnStatus.SUSPENDED: {TurnStatus.RUNNING, TurnStatus.INTERRUPTED, TurnStatus.CANCELLED},
     TurnStatus.INTERRUPTED: {TurnStatus.RUNNING, TurnStatus.CANCELLED},
     TurnStatus.FAILED: {TurnStatus.RUNNING, TurnStatus.CANCELLED},
 }

@@ -12,7 +12,9 @@ from perdure.client.reading import present
 from perdure.client.waiting import POLL_FIRST, POLL_LAST, Waits, poll
 from perdure.commands import (
     CancelTurn,
+    ClearContext,
     Close,
+    Compact,
     Inject,
     Interrupt,
     OnBusy,
@@ -24,10 +26,11 @@ from perdure.commands import (
     Unpause,
     WaitTurn,
 )
-from perdure.contract import PageRequest, TranscriptPage, TurnRequest
-from perdure.errors import SessionClosed, SessionNotFound, TurnConflict, TurnNotFound
+from perdure.contract import PageRequest, SessionStart, TranscriptPage, TurnRequest
+from perdure.errors import SessionClosed, SessionNotFound, StaleRevision, TurnConflict, TurnNotFound
 from perdure.identity import SessionKey
 from perdure.results import (
+    ChangeReceipt,
     CloseReceipt,
     InterruptReceipt,
     PauseReceipt,
@@ -41,13 +44,19 @@ from perdure.results import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from temporalio.client import Client
 
+    from perdure.changes import Change
+    from perdure.commands import Decision
     from perdure.contract import AfterStop
     from perdure.messages import Block
+    from perdure.operations import Outcome
     from perdure.state import AgentState
+
+CHANGE_ATTEMPTS = 20
+"""How often a change is decided anew when the state has moved on meanwhile, as it does with each step of a turn."""
 
 
 class SessionHandle:
@@ -264,6 +273,146 @@ class SessionHandle:
         """
         command = making.made(Interrupt, run_id=run_id, message=message, partial=partial, actor=actor)
         return await self._update(commands.INTERRUPT, command, InterruptReceipt)
+
+    # ---- answers ------------------------------------------------------------------------------------------------
+
+    async def respond(
+        self,
+        request_id: str,
+        approve: bool | Mapping[str, Decision] | None = None,  # noqa: FBT001  # public name
+        *,
+        remember: bool = False,
+        reason: str | None = None,
+        result: Mapping[str, object] | None = None,
+        actor: str | None = None,
+    ) -> Receipt:
+        """Answer what a suspended turn waits for, as `view().interactions` shows it.
+
+        When nothing is outstanding any more the turn goes on, in a new run (`started`); else it is still `waiting`, and
+        what is left of an approval is asked again, under another request id.
+
+        Args:
+            request_id: Which request is answered.
+            approve: For an approval: whether the calls may run, for all of them or by call id. Arguments that a
+                decision brings take the place of the model's; they are checked where the tool runs, against its schema
+                and the deny rules, and deny wins.
+            remember: Write the rules that the request suggests for the approved calls into the session's permissions,
+                so that such calls are not asked about again.
+            reason: Why; the model is told the reason of a denial.
+            result: For calls that were carried out outside: what came of them, by call id; a `ToolError` for one that
+                failed.
+            actor: Who answers, for the record.
+
+        Raises:
+            InteractionNotFound: nothing is asked under this id, or not any more: it says what was answered and by whom.
+            InvalidCommand: it speaks of calls that are not asked about, or answers something else than what is asked.
+        """
+        command = making.respond(request_id, approve, remember=remember, reason=reason, result=result, actor=actor)
+        return await self._update(commands.RESPOND, command, Receipt)
+
+    async def reconcile(self, outcomes: Mapping[str, Outcome], *, reason: str, actor: str | None = None) -> Receipt:
+        """Say what became of the operations whose outcome is unknown: of all that `view().uncertain` lists.
+
+        One that did not happen is run, under the same id, if its turn waits for it. A suspended turn then goes on in a
+        new run; one that was interrupted can be resumed.
+
+        Raises:
+            InvalidCommand: an operation is missing, or one is named whose outcome is not outstanding.
+        """
+        command = making.reconcile(outcomes, reason=reason, actor=actor)
+        return await self._update(commands.RECONCILE, command, Receipt)
+
+    # ---- the state ----------------------------------------------------------------------------------------------
+
+    async def update_state(
+        self, changes: Sequence[Change], *, expected_revision: int, reason: str, actor: str | None = None
+    ) -> int:
+        """Change the state, all or nothing, and return its next revision.
+
+        Args:
+            changes: What to change; see `perdure.changes`.
+            expected_revision: The revision of the state that the changes are meant for.
+            reason: Why, for the record.
+            actor: Who changes it, for the record.
+
+        Raises:
+            StaleRevision: the state has changed since.
+            SessionBusy: the context is to be changed, and a turn runs or waits for somebody.
+            UncertainOperations: the context is to be changed, and the outcome of an operation is unknown.
+            InvalidCommand: a change is not possible; nothing was changed.
+        """
+        command = making.update_state(changes, expected_revision=expected_revision, reason=reason, actor=actor)
+        return (await self._update(commands.UPDATE_STATE, command, ChangeReceipt)).revision
+
+    async def change_state(
+        self, decide: Callable[[AgentState], Sequence[Change]], *, reason: str, actor: str | None = None
+    ) -> int:
+        """Change the state by a function of the newest one, which is called again when somebody else was faster.
+
+        Return the next revision, or the present one when the function wants no change.
+
+        Raises:
+            StaleRevision: others were faster each time.
+            PerdureError: as `update_state`.
+        """
+        for last in (*[False] * (CHANGE_ATTEMPTS - 1), True):
+            state = await self.state()
+            changes = decide(state)
+            if not changes:
+                return state.revision
+            try:
+                return await self.update_state(changes, expected_revision=state.revision, reason=reason, actor=actor)
+            except StaleRevision:
+                if last:
+                    raise
+        raise AssertionError  # pragma: no cover  # the last attempt returns or raises
+
+    async def clear_context(self, *, when_idle: bool = False, actor: str | None = None) -> int:
+        """Forget what was said, for the model, and return the state's revision. All else stays, the transcript whole.
+
+        Args:
+            when_idle: Wait until no turn runs, and clear then; this waits too. Cancelled meanwhile, the session clears
+                all the same.
+            actor: Who asks, for the record.
+
+        Raises:
+            SessionBusy: a turn runs, or waits for somebody.
+            UncertainOperations: the outcome of an operation is unknown.
+        """
+        command = making.made(ClearContext, when_idle=when_idle, actor=actor)
+        receipt = await self._update(commands.CLEAR_CONTEXT, command, ChangeReceipt)
+        pause = POLL_FIRST
+        while receipt.pending:
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, POLL_LAST)
+            view = await self.view()
+            receipt = ChangeReceipt(revision=view.revision, pending=view.clearing)
+        return receipt.revision
+
+    async def compact(self, *, actor: str | None = None) -> int:
+        """Have a summary take the place of the older messages, before the next step; return the present revision.
+
+        The summary is made by the agent's model. One that fails costs nothing, and is in the transcript as an error.
+
+        Raises:
+            InvalidCommand: there is too little to put into a summary.
+        """
+        command = making.made(Compact, actor=actor)
+        return (await self._update(commands.COMPACT, command, ChangeReceipt)).revision
+
+    async def fork(self, session_id: str) -> SessionHandle:
+        """Create another session of the same agent and user from this one's state: what it knows, not its history.
+
+        Raises:
+            SessionBusy: a turn runs or waits; a session is forked when it is at rest.
+            UncertainOperations: the outcome of an operation is unknown.
+            SessionExists: there is a session of that id.
+            ContextTooLarge: the state is too large for the server; set PERDURE_STORAGE.
+        """
+        key = SessionKey(self.key.agent_id, session_id, self.key.user_id)
+        state = await reading.read_state_at_rest(self._workflow)
+        await opening.start(self.client, key, self._task_queue, SessionStart(seed=state))
+        return SessionHandle(self.client, key, self._task_queue, self._waits)
 
     # ---- the session --------------------------------------------------------------------------------------------
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from perdure import commands
-from perdure.commands import SubmitTurn
+from perdure.commands import Reconcile, Respond, SubmitTurn, UpdateState
+from perdure.tools import ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from perdure.calls import Model
-    from perdure.commands import OnBusy
+    from perdure.changes import Change
+    from perdure.commands import Decision, OnBusy
     from perdure.contract import AfterStop
     from perdure.messages import Block
+    from perdure.operations import Outcome
 
 
 def made(kind: type[Model], **fields: object) -> Model:
@@ -61,3 +65,54 @@ def submit(
         after_interrupt=after_interrupt,
         after_failure=after_failure,
     )
+
+
+def respond(
+    request_id: str,
+    approve: bool | Mapping[str, Decision] | None,  # noqa: FBT001  # the public method's own parameter
+    *,
+    remember: bool,
+    reason: str | None,
+    result: Mapping[str, object] | None,
+    actor: str | None,
+) -> Respond:
+    """Make an answer.
+
+    Raises:
+        InvalidCommand: a field of it can't be understood, or a result is not JSON.
+    """
+    results = {call_id: value for call_id, value in (result or {}).items() if not isinstance(value, ToolError)}
+    errors = {call_id: str(value) for call_id, value in (result or {}).items() if isinstance(value, ToolError)}
+    return made(
+        Respond,
+        request_id=request_id,
+        approve=dict(approve) if isinstance(approve, Mapping) else approve,
+        remember=remember,
+        reason=reason,
+        result=None if result is None else results,
+        errors=errors or None,
+        actor=actor,
+    )
+
+
+def reconcile(outcomes: Mapping[str, Outcome], *, reason: str, actor: str | None) -> Reconcile:
+    """Make a statement of what became of operations.
+
+    Raises:
+        InvalidCommand: a field of it can't be understood; an outcome is none that a person can state.
+    """
+    stated = {
+        operation_id: {"outcome": outcome.kind, "result": outcome.result, "reason": outcome.reason or None}
+        for operation_id, outcome in outcomes.items()
+    }
+    return made(Reconcile, outcomes=stated, reason=reason, actor=actor)
+
+
+def update_state(changes: Sequence[Change], *, expected_revision: int, reason: str, actor: str | None) -> UpdateState:
+    """Make a change of the state.
+
+    Raises:
+        InvalidCommand: a field of it can't be understood.
+    """
+    plain = [change.model_dump(mode="json") for change in changes]
+    return made(UpdateState, changes=plain, expected_revision=expected_revision, reason=reason, actor=actor)

@@ -9,11 +9,15 @@ from temporalio.service import RPCError
 
 from perdure import calls, contract
 from perdure.contract import ContextPage, PageRequest, StateRequest, WantedOperations
-from perdure.errors import InvalidCommand, SessionNotFound
+from perdure.errors import InvalidCommand, SessionBusy, SessionNotFound, UncertainOperations
+from perdure.results import SessionView
 from perdure.state import AgentState
 
 if TYPE_CHECKING:
     from perdure.calls import Handle, Model
+
+READ_ATTEMPTS = 5
+"""How often a session's state is read that changes between two looks."""
 
 
 async def read_state(workflow: Handle) -> AgentState:
@@ -41,6 +45,28 @@ async def _paged_state(workflow: Handle) -> AgentState | None:
     if page.head != head or after.revision != state.revision:
         return None
     return state.model_copy(update={"context": tuple(messages)})
+
+
+async def read_state_at_rest(workflow: Handle) -> AgentState:
+    """Read the state of a session in which nothing runs or waits.
+
+    Raises:
+        SessionBusy: something does.
+        UncertainOperations: the outcome of an operation is unknown.
+    """
+    for _ in range(READ_ATTEMPTS):
+        state = await read_state(workflow)
+        view = present(await calls.query(workflow, contract.SESSION_VIEW, None, SessionView), workflow.id)
+        if view.uncertain:
+            msg = f"session {workflow.id} has operations whose outcome is unknown; reconcile them first"
+            raise UncertainOperations(msg)
+        if view.active or view.interactions or view.queue or view.compacting:
+            msg = f"session {workflow.id} is busy; try again when it is at rest"
+            raise SessionBusy(msg)
+        if view.revision == state.revision:
+            return state
+    msg = f"session {workflow.id} does not come to rest; try again when nobody talks to it"
+    raise SessionBusy(msg)
 
 
 async def _without_context(workflow: Handle) -> AgentState:

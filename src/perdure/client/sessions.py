@@ -17,7 +17,6 @@ from perdure.contract import SessionStart
 from perdure.errors import InvalidCommand, InvalidSessionKey
 from perdure.identity import SessionKey, attribute_value
 from perdure.results import SessionInfo, SessionStatus
-from perdure.state import AgentState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client, WorkflowExecution
 
     from perdure.permissions import PermissionContext
+    from perdure.state import AgentState
 
 
 class Sessions:
@@ -71,17 +71,15 @@ class Sessions:
     ) -> SessionHandle:
         """Create a session without a turn, with a state or with permissions if they are given.
 
-        The names win over those in `state`.
+        The names win over those in `state`, and `permissions` over its own. What neither says comes from the agent's
+        definition, with the first turn.
 
         Raises:
             SessionExists: it is there already.
             ContextTooLarge: the state is too large for the server; set PERDURE_STORAGE.
         """
         handle = self.session(agent_id, session_id, user_id)
-        seed = state or AgentState(session_id=session_id)
-        if permissions is not None:
-            seed = seed.model_copy(update={"permission_context": permissions})
-        await start(self.client, handle.key, self._task_queue, SessionStart(seed=seed))
+        await start(self.client, handle.key, self._task_queue, SessionStart(seed=state, permissions=permissions))
         return handle
 
     async def list(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perdure.builtins import run_builtin
 from perdure.contract import CallPlan
 from perdure.messages import Message, ResultState, Role, TextBlock, ToolResultBlock, as_json
 from perdure.operations import Effect, derived_id, operation_id
-from perdure.results import Operation
-from perdure.session import Session, change, with_entry
-from perdure.turns import Acting, CurrentTurn, PlannedCall
+from perdure.rules.judging import judge_call
+from perdure.session import Session, change, with_entry, with_state
+from perdure.turns import Acting, Ask, CurrentTurn, PlannedCall
 from perdure.values import json_bytes
 
 if TYPE_CHECKING:
@@ -35,7 +36,10 @@ def with_calls(session: Session, update: Callable[[PlannedCall], PlannedCall]) -
 
 
 def plan_calls(session: Session, at: datetime, answer: ModelAnswer, current: CurrentTurn) -> Session:
-    """Turn the calls of an answer into calls that are wanted; refused ones have their result at once."""
+    """Turn the calls of an answer into calls that are wanted, denied, asked for, or done at once.
+
+    Permissions are those of the moment; what one call changes in the state holds for those behind it.
+    """
     plans = {plan.call_id: plan for plan in answer.plans}
     calls: list[PlannedCall] = []
     for index, block in enumerate(answer.message.calls):
@@ -45,27 +49,72 @@ def plan_calls(session: Session, at: datetime, answer: ModelAnswer, current: Cur
         wanted = operation_id(
             session.key.workflow_id, current.turn_id, current.step, index, first_run_id=current.first_run_id
         )
-        refused = None if plan.refusal is None else _result(plan, ResultState.ERROR, plan.refusal)
-        calls.append(PlannedCall(index=index, operation_id=wanted, plan=plan, result=refused))
-        session = with_entry(
-            session,
-            at,
-            "tool_call",
-            turn_id=current.turn_id,
-            run_id=current.run_id,
-            step=current.step,
-            index=index,
-            operation_id=wanted,
-            call_id=plan.call_id,
-            tool=plan.tool,
-            arguments=plan.arguments,
-            effect=plan.effect.value,
-        )
+        call = PlannedCall(index=index, operation_id=wanted, plan=plan)
+        session = _call_entry(session, at, current, call)
+        session, call = _judged(session, at, current, call)
+        calls.append(call)
     session = change(session, current=change(current, phase=Acting(calls=tuple(calls), since=at)))
     for call in calls:
         if call.result is not None:
-            session = _entry(session, at, current, call, call.result)
+            session = result_entry(session, at, current, call, call.result)
     return session
+
+
+def _call_entry(session: Session, at: datetime, current: CurrentTurn, call: PlannedCall) -> Session:
+    plan = call.plan
+    return with_entry(
+        session,
+        at,
+        "tool_call",
+        turn_id=current.turn_id,
+        run_id=current.run_id,
+        step=current.step,
+        index=call.index,
+        operation_id=call.operation_id,
+        call_id=plan.call_id,
+        tool=plan.tool,
+        arguments=plan.arguments,
+        effect=plan.effect.value,
+    )
+
+
+def _judged(session: Session, at: datetime, current: CurrentTurn, call: PlannedCall) -> tuple[Session, PlannedCall]:
+    """Return a call with what was decided of it: a result at once, a question, or nothing in its way."""
+    plan = call.plan
+    if plan.refusal is not None:
+        return session, change(call, result=result_block(plan, ResultState.ERROR, plan.refusal))
+    judgement = judge_call(session.state, plan)
+    if judgement.behavior == "allow":
+        return run_if_builtin(session, at, call)
+    session = with_entry(
+        session,
+        at,
+        "decision",
+        turn_id=current.turn_id,
+        run_id=current.run_id,
+        call_id=plan.call_id,
+        tool=plan.tool,
+        behavior=judgement.behavior,
+        reason=judgement.reason,
+    )
+    if judgement.behavior == "deny":
+        return session, change(call, result=denied(plan, judgement.reason))
+    asked = Ask(reason=judgement.reason, safety=judgement.safety, remembered=judgement.suggested)
+    return session, change(call, ask=asked)
+
+
+def run_if_builtin(session: Session, at: datetime, call: PlannedCall) -> tuple[Session, PlannedCall]:
+    """Carry out a call that the session itself can carry out; any other is returned as it is."""
+    plan = call.plan
+    if not plan.builtin:
+        return session, call
+    ran = run_builtin(
+        session.state, plan.tool, plan.arguments, at=at, seed=call.operation_id, meta_groups=plan.meta_groups
+    )
+    if ran.state != session.state:
+        session = with_state(session, ran.state)
+    state = ResultState.SUCCESS if ran.ok else ResultState.ERROR
+    return session, change(call, result=result_block(plan, state, ran.text))
 
 
 def start_call(session: Session, at: datetime, operation: str) -> Session:
@@ -79,76 +128,11 @@ def start_call(session: Session, at: datetime, operation: str) -> Session:
     return with_calls(session, lambda each: change(each, started_at=at) if each is mine[0] else each)
 
 
-def finish_call(session: Session, at: datetime, operation: str, result: ToolResultBlock) -> Session:
-    """Take in a definite result: of a call of the current step, or of one whose outcome was unknown until now."""
-    current = session.running
-    unsettled = (call for call in calls_of(session) if call.operation_id == operation and call.result is None)
-    call = next(unsettled, None)
-    if call is None or current is None:
-        return _settle_late(session, at, operation, result)
-    result = change(result, id=call.plan.call_id, name=call.plan.tool)
-    session = with_calls(session, lambda each: change(each, result=result, lost=None) if each is call else each)
-    session = _certain(session, operation)
-    return _entry(session, at, current, call, result)
-
-
-def _certain(session: Session, operation: str) -> Session:
-    return change(session, uncertain=tuple(one for one in session.uncertain if one.operation_id != operation))
-
-
-def _settle_late(session: Session, at: datetime, operation: str, result: ToolResultBlock) -> Session:
-    """Take in the result of an operation that was uncertain: it is certain now. The context has moved on."""
-    known = next((one for one in session.uncertain if one.operation_id == operation), None)
-    if known is None or any(call.lost and call.operation_id == operation for call in calls_of(session)):
-        return session
-    session = _certain(session, operation)
-    return with_entry(
-        session,
-        at,
-        "tool_result",
-        turn_id=known.turn_id,
-        operation_id=operation,
-        late=True,
-        result=as_json(result),
-    )
-
-
-def lose_call(session: Session, at: datetime, operation: str, why: str) -> Session:
-    """Note that nobody can tell what became of a call."""
-    call = next((one for one in calls_of(session) if one.operation_id == operation and not one.settled), None)
-    current = session.current
-    if call is None or current is None:
-        return session
-    lost = Operation(
-        operation_id=operation,
-        turn_id=current.turn_id,
-        step=current.step,
-        index=call.index,
-        tool=call.plan.tool,
-        arguments=call.plan.arguments,
-        effect=call.plan.effect,
-        started_at=call.started_at,
-    )
-    session = with_calls(session, lambda each: change(each, lost=why) if each is call else each)
-    session = change(session, uncertain=(*session.uncertain, lost))
-    return with_entry(
-        session,
-        at,
-        "error",
-        turn_id=current.turn_id,
-        run_id=current.run_id,
-        type="uncertain",
-        operation_id=operation,
-        tool=call.plan.tool,
-        message=why,
-    )
-
-
 def give_up_harmless(session: Session, at: datetime) -> Session:
-    """Give up what can be given up without a trace: calls that only read, or that were never handed out."""
+    """Give up what nothing is lost by: calls that only read, that were never handed out, or that others carry out."""
 
     def harmless(call: PlannedCall) -> bool:
-        return not call.settled and (call.started_at is None or call.plan.effect is Effect.READ)
+        return not call.settled and (call.started_at is None or call.plan.effect is Effect.READ or call.plan.external)
 
     return _interrupted(session, at, harmless)
 
@@ -163,12 +147,13 @@ def _interrupted(session: Session, at: datetime, which: Callable[[PlannedCall], 
     for call in calls_of(session):
         if current is not None and which(call):
             result = _interrupted_result(call)
-            session = _with_result(session, call.operation_id, result)
-            session = _entry(session, at, current, call, result)
+            session = with_result(session, call.operation_id, result)
+            session = result_entry(session, at, current, call, result)
     return session
 
 
-def _with_result(session: Session, operation: str, result: ToolResultBlock) -> Session:
+def with_result(session: Session, operation: str, result: ToolResultBlock) -> Session:
+    """Give a call of the current step its result."""
     return with_calls(session, lambda each: change(each, result=result) if each.operation_id == operation else each)
 
 
@@ -179,9 +164,11 @@ def _interrupted_result(call: PlannedCall) -> ToolResultBlock:
         )
     elif call.started_at is None:
         text = "interrupted before it started: it did not happen"
+    elif call.plan.external:
+        text = "interrupted while somebody outside was to carry it out: whether that was done is not known"
     else:
         text = "interrupted"
-    return _result(call.plan, ResultState.INTERRUPTED, text)
+    return result_block(call.plan, ResultState.INTERRUPTED, text)
 
 
 def results_message(session: Session, at: datetime, current: CurrentTurn) -> Message:
@@ -210,11 +197,20 @@ def _carried(session: Session, results: tuple[ToolResultBlock, ...]) -> tuple[To
     return tuple(fitting)
 
 
-def _result(plan: CallPlan, state: ResultState, text: str) -> ToolResultBlock:
+def denied(plan: CallPlan, why: str) -> ToolResultBlock:
+    """Return the result of a call that must not run."""
+    return result_block(plan, ResultState.DENIED, f"denied: {why}" if why else "denied")
+
+
+def result_block(plan: CallPlan, state: ResultState, text: str) -> ToolResultBlock:
+    """Return a result that is text."""
     return ToolResultBlock(id=plan.call_id, name=plan.tool, output=(TextBlock(text),), state=state)
 
 
-def _entry(session: Session, at: datetime, current: CurrentTurn, call: PlannedCall, result: ToolResultBlock) -> Session:
+def result_entry(
+    session: Session, at: datetime, current: CurrentTurn, call: PlannedCall, result: ToolResultBlock
+) -> Session:
+    """Write a call's result into the transcript."""
     return with_entry(
         session,
         at,

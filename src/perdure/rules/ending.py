@@ -11,6 +11,7 @@ from perdure.operations import derived_id
 from perdure.results import TurnError, TurnStatus
 from perdure.rules.asides import see_asides
 from perdure.rules.calls import give_up_harmless, interrupt_rest, results_message
+from perdure.rules.interactions import close_requests
 from perdure.rules.runs import end_run
 from perdure.session import Session, change, with_entry, with_message, with_record, without_messages
 from perdure.turns import Acting, CurrentTurn, Due, Stop, StopReason, Thinking
@@ -44,15 +45,6 @@ def say_results(session: Session, at: datetime) -> Session:
 def complete(session: Session, at: datetime) -> Session:
     """End a turn that is done."""
     return _settle(session, at, TurnStatus.COMPLETED)
-
-
-def suspend(session: Session, at: datetime) -> Session:
-    """Hold the turn, and the queue with it, until somebody settles what is outstanding."""
-    current = session.current
-    if current is None:
-        return session
-    session = change(session, current=change(current, suspended=True))
-    return end_run(session, at, current, TurnStatus.SUSPENDED)
 
 
 def fail(session: Session, at: datetime, error: TurnError) -> Session:
@@ -126,7 +118,8 @@ def roll_back(session: Session, at: datetime, actor: str | None) -> Session:
     current = session.current
     if current is None:
         return session
-    session = interrupt_rest(session, at)
+    session = interrupt_rest(close_requests(session, at, actor), at)
+    current = session.current or current
     session = with_entry(
         session, at, "change", turn_id=current.turn_id, run_id=current.run_id, actor=actor, change="rollback"
     )
@@ -176,6 +169,8 @@ def stop(session: Session, at: datetime, wanted: Stop) -> Session:
             message=_both(before.message, wanted.message),
             partial=Partial.DISCARD if discard else Partial.KEEP,
         )
+    session = close_requests(session, at, wanted.actor)
+    current = session.current or current
     session = change(session, current=change(current, stop=wanted, suspended=False))
     if isinstance(current.phase, Thinking):
         begun = current.phase.started

@@ -9,10 +9,13 @@ from perdure.operations import derived_id, operation_id
 from perdure.results import TurnError
 from perdure.rules.asides import see_asides
 from perdure.rules.calls import calls_of
-from perdure.rules.ending import MAX_STEPS, end_stopped, fail, say, say_results, suspend
+from perdure.rules.changes import clear
+from perdure.rules.compacting import begin_compaction, compaction_due
+from perdure.rules.ending import MAX_STEPS, end_stopped, fail, say, say_results
+from perdure.rules.interactions import outstanding, suspend
 from perdure.rules.runs import begin_run
 from perdure.session import Session, change, with_record
-from perdure.turns import Acting, CurrentTurn, Due, Thinking
+from perdure.turns import Acting, CurrentTurn, Doubt, Due, PlannedCall, Thinking
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -29,7 +32,7 @@ def _move(session: Session, at: datetime) -> Session:
     """Take one move; return the same session when none is due."""
     current = session.current
     if current is None:
-        return _start_next(session, at)
+        return _at_rest(session, at)
     if current.suspended:
         return session
     match current.phase:
@@ -43,9 +46,20 @@ def _move(session: Session, at: datetime) -> Session:
             assert_never(current.phase)
 
 
+def _at_rest(session: Session, at: datetime) -> Session:
+    """Do what had to wait until no turn runs; then start the turn at the head of the queue."""
+    if session.closing:
+        return session
+    if session.clear_for is not None and not session.uncertain:
+        return clear(session, at, session.clear_for.actor)
+    if session.compact_for is not None and session.compaction is None:
+        return begin_compaction(session, at)
+    return _start_next(session, at)
+
+
 def _start_next(session: Session, at: datetime) -> Session:
     """Start the turn at the head of the queue, if nothing holds it."""
-    if session.closing or session.paused or not session.queue:
+    if session.paused or session.compaction is not None or not session.queue:
         return session
     turn, *rest = session.queue
     if session.parked is not None and not turn.ahead:
@@ -83,8 +97,10 @@ def _begin_step(session: Session, at: datetime, current: CurrentTurn) -> Session
     if taken >= allowed:
         message = f"the turn took {taken} steps, and the agent allows {allowed}"
         return fail(session, at, TurnError(type=MAX_STEPS, message=message))
-    if session.paused:
+    if session.paused or session.compaction is not None:
         return session
+    if compaction_due(session):
+        return begin_compaction(session, at)
     session = see_asides(session, at)
     current = session.current or current
     step = current.step + 1
@@ -104,14 +120,24 @@ def _before_the_call(session: Session, at: datetime, phase: Thinking) -> Session
 
 
 def _after_the_calls(session: Session, at: datetime, current: CurrentTurn) -> Session:
-    """End the step when every call of it has settled."""
+    """End the step when every call of it has settled; suspend the turn when only people can go on with it."""
     calls = calls_of(session)
-    if not all(call.settled for call in calls):
-        return session
     if current.stop is not None:
-        return end_stopped(session, at)
-    if any(call.lost for call in calls):
+        return end_stopped(session, at) if all(call.settled for call in calls) else session
+    if not any(call.asking for call in calls) and (_under_way(calls) or _being_asked(session, calls)):
+        return session
+    if outstanding(session):
         return suspend(session, at)
     session = say_results(session, at)
     current = session.current or current
     return change(session, current=change(current, phase=Due(since=at)))
+
+
+def _under_way(calls: tuple[PlannedCall, ...]) -> bool:
+    return any(not call.settled and not call.outside for call in calls)
+
+
+def _being_asked(session: Session, calls: tuple[PlannedCall, ...]) -> bool:
+    """Whether a tool is being asked what became of one of these calls."""
+    lost = {call.operation_id for call in calls if call.lost is not None}
+    return any(one.doubt is Doubt.ASKING and one.operation_id in lost for one in session.uncertain)
