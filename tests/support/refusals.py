@@ -82,7 +82,9 @@ def _refusal(session: Session, command: AnyCommand) -> PerdureError | None:
     return None
 
 
-def _reasons(session: Session, witness: Witness, command: AnyCommand) -> Iterator[type[PerdureError]]:
+def _reasons(  # noqa: C901, PLR0912  # a table: one case a command
+    session: Session, witness: Witness, command: AnyCommand
+) -> Iterator[type[PerdureError]]:
     match command:
         case SubmitTurn():
             yield from _against_submit(session, witness, command)
@@ -180,9 +182,9 @@ def _against_answer(session: Session, command: Respond) -> Iterator[type[Perdure
         "external": command.approve is None and not command.remember and results and results <= ids,
         "reconciliation": False,
     }
-    if not fits[asked.kind]:
-        yield InvalidCommand
-    elif command.remember and not any(call.suggested_rules for call in asked.calls if _approves(command, call.call_id)):
+    if not fits[asked.kind] or (
+        command.remember and not any(call.suggested_rules for call in asked.calls if _approves(command, call.call_id))
+    ):
         yield InvalidCommand
 
 
