@@ -5,9 +5,11 @@ Each may be made by position, in the order of its fields. They are applied all o
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY  # noqa: TC003  # dataclasses look for it in the module
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, assert_never
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic.dataclasses import dataclass
 
 from perdure.errors import InvalidCommand
 from perdure.messages import Message, flaws
@@ -31,7 +33,7 @@ from perdure.tasks import (
     Task,
     Verification,
 )
-from perdure.values import Frozen, Text
+from perdure.values import FrozenDict, Text, freeze_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,117 +45,136 @@ MAX_CHANGES = 100
 """Changes that are made at once."""
 
 
-class _Change(Frozen):
-    model_config = ConfigDict(extra="forbid")
-
-    def __init__(self, *values: object, **data: object) -> None:
-        """Make a change, by position or by name."""
-        names = [name for name in type(self).model_fields if name != "change"]
-        if len(values) > len(names):
-            msg = f"{type(self).__name__} takes {len(names)} values: {', '.join(names) or 'none'}"
-            raise TypeError(msg)
-        super().__init__(**dict(zip(names, values, strict=False)), **data)
+_STRICT = ConfigDict(extra="forbid")
 
 
-class SetPermissionMode(_Change):
+@dataclass(frozen=True, config=_STRICT)
+class SetPermissionMode:
     """Set how calls are treated that no deny or ask rule covers."""
 
-    change: Literal["set_permission_mode"] = "set_permission_mode"
     mode: PermissionMode
+    _: KW_ONLY
+    change: Literal["set_permission_mode"] = "set_permission_mode"
 
 
-class AddRule(_Change):
+@dataclass(frozen=True, config=_STRICT)
+class AddRule:
     """Add a permission rule to the list that its behavior names."""
 
-    change: Literal["add_rule"] = "add_rule"
     rule: PermissionRule
+    _: KW_ONLY
+    change: Literal["add_rule"] = "add_rule"
 
 
-class RemoveRule(_Change):
+@dataclass(frozen=True, config=_STRICT)
+class RemoveRule:
     """Take a permission rule away, whatever its source."""
 
-    change: Literal["remove_rule"] = "remove_rule"
     rule: PermissionRule
+    _: KW_ONLY
+    change: Literal["remove_rule"] = "remove_rule"
 
 
-class SetContext(_Change):
+@dataclass(frozen=True, config=_STRICT)
+class SetContext:
     """Put other messages in the place of the context."""
 
-    change: Literal["set_context"] = "set_context"
     messages: tuple[Message, ...]
+    _: KW_ONLY
+    change: Literal["set_context"] = "set_context"
 
 
-class SetSummary(_Change):
+@dataclass(frozen=True, config=_STRICT)
+class SetSummary:
     """Put another text in the place of the summary."""
 
-    change: Literal["set_summary"] = "set_summary"
     text: Text
+    _: KW_ONLY
+    change: Literal["set_summary"] = "set_summary"
 
 
-class SetActivatedGroups(_Change):
+@dataclass(frozen=True, config=_STRICT)
+class SetActivatedGroups:
     """Say which tool groups are on: exactly these."""
 
-    change: Literal["set_activated_groups"] = "set_activated_groups"
     names: Annotated[tuple[Text, ...], Field(max_length=1000)]
+    _: KW_ONLY
+    change: Literal["set_activated_groups"] = "set_activated_groups"
 
 
-class SetPlanMode(_Change):
+@dataclass(frozen=True, config=_STRICT)
+class SetPlanMode:
     """Switch plan mode."""
 
-    change: Literal["set_plan_mode"] = "set_plan_mode"
     active: bool
+    _: KW_ONLY
+    change: Literal["set_plan_mode"] = "set_plan_mode"
 
 
-class BeginTask(_Change):
+@dataclass(frozen=True, config=_STRICT)
+class BeginTask:
     """Begin a task, with nothing of the one before."""
 
-    change: Literal["begin_task"] = "begin_task"
     scope: Scope
+    _: KW_ONLY
+    change: Literal["begin_task"] = "begin_task"
 
 
-class ReplaceTasks(_Change):
+@dataclass(frozen=True, config=_STRICT)
+class ReplaceTasks:
     """Put other todos in the place of the list."""
 
-    change: Literal["replace_tasks"] = "replace_tasks"
     tasks: Annotated[tuple[Task, ...], Field(max_length=1000)]
+    _: KW_ONLY
+    change: Literal["replace_tasks"] = "replace_tasks"
 
 
-class ProposeRequirement(_Change):
+@dataclass(frozen=True, config=_STRICT)
+class ProposeRequirement:
     """Add a candidate for a requirement."""
 
-    change: Literal["propose_requirement"] = "propose_requirement"
     kind: RequirementKind
     text: Annotated[Text, Field(max_length=MAX_REQUIREMENT_TEXT)]
     source: Text | None = None
+    _: KW_ONLY
+    change: Literal["propose_requirement"] = "propose_requirement"
 
 
-class DecideRequirement(_Change):
+@dataclass(frozen=True, config=_STRICT)
+class DecideRequirement:
     """Confirm or reject a requirement."""
 
-    change: Literal["decide_requirement"] = "decide_requirement"
     id: Text
     status: RequirementStatus
     decision: RequirementDecision
+    _: KW_ONLY
+    change: Literal["decide_requirement"] = "decide_requirement"
 
 
-class SetSubjectVersion(_Change):
+@dataclass(frozen=True, config=_STRICT)
+class SetSubjectVersion:
     """Say which version of the thing the task is about is the present one."""
 
-    change: Literal["set_subject_version"] = "set_subject_version"
     v: Text
+    _: KW_ONLY
+    change: Literal["set_subject_version"] = "set_subject_version"
 
 
-class InvalidateSubject(_Change):
+@dataclass(frozen=True, config=_STRICT)
+class InvalidateSubject:
     """Say that no version of the subject is the present one."""
 
+    _: KW_ONLY
     change: Literal["invalidate_subject"] = "invalidate_subject"
 
 
-class RecordVerification(_Change):
+@dataclass(frozen=True, config=_STRICT)
+class RecordVerification:
     """Record what a verifier found."""
 
-    change: Literal["record_verification"] = "record_verification"
     report: Verification
+    _: KW_ONLY
+    change: Literal["record_verification"] = "record_verification"
 
 
 ContractChange: TypeAlias = (
@@ -168,6 +189,13 @@ ContractChange: TypeAlias = (
 PermissionChange: TypeAlias = SetPermissionMode | AddRule | RemoveRule
 AnyChange: TypeAlias = PermissionChange | SetContext | SetSummary | SetActivatedGroups | SetPlanMode | ContractChange
 Change: TypeAlias = Annotated[AnyChange, Field(discriminator="change")]
+
+_CHANGES: TypeAdapter[AnyChange] = TypeAdapter(Change)
+
+
+def change_json(change: AnyChange) -> FrozenDict:
+    """Return a change as frozen JSON."""
+    return freeze_record(_CHANGES.dump_python(change, mode="json"))
 
 
 def touches_context(changes: Sequence[AnyChange]) -> bool:

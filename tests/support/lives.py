@@ -12,22 +12,30 @@ from perdure.advance import advance
 from perdure.commands import (
     AnyCommand,
     CancelTurn,
+    ClearContext,
     Close,
+    Compact,
+    Decision,
     Inject,
     Interrupt,
     OnBusy,
     Partial,
     Pause,
+    Reconcile,
+    Respond,
     ResumeTurn,
+    Settlement,
     Steer,
     SubmitTurn,
     Unpause,
+    UpdateState,
 )
-from perdure.contract import AfterStop, CallPlan, Limits, ModelAnswer, SessionStart
-from perdure.decide import CallModel, CallTool, Wanted, deadline, decide
+from perdure.contract import AfterStop, CallPlan, Finding, Limits, ModelAnswer, SessionStart
+from perdure.decide import AskTool, CallModel, CallTool, Wanted, Wish, deadline, decide
 from perdure.facts import (
     CommandRejected,
     Fact,
+    FoundOut,
     GraceExpired,
     ModelAnswered,
     ModelFailed,
@@ -51,14 +59,19 @@ from perdure.messages import (
     Usage,
     as_blocks,
 )
+from perdure.models import Purpose
 from perdure.operations import Effect, derived_id
-from perdure.results import TurnError, TurnStatus
+from perdure.results import Interaction, TurnError, TurnStatus
 from perdure.session import Session
-from perdure.values import EMPTY, freeze_object, parse_json
+from perdure.values import EMPTY, FrozenDict, FrozenMap, freeze_object, parse_json
+from perdure.views import interactions
 from tests.support.strategies import EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from perdure.changes import AnyChange
+    from perdure.permissions import Opinion
 
 KEY = SessionKey("support", "order-A1042", "alice")
 
@@ -71,6 +84,12 @@ class Call:
     effect: Effect = Effect.READ
     refusal: str | None = None
     planned: bool = True
+    opinion: Opinion | None = None
+    subject: str | None = None
+    external: bool = False
+    builtin: bool = False
+    reconcilable: bool = False
+    arguments: FrozenDict = EMPTY
 
 
 @dataclass
@@ -170,6 +189,35 @@ class Life:
         """Inject input."""
         return self.command(Inject(input=(TextBlock(text),)))
 
+    def respond(self, approve: bool | dict[str, Decision] | None = None, **fields: object) -> Session:  # noqa: FBT001
+        """Answer what is asked, or the request that is named."""
+        given = {"request_id": self.asked.request_id, **fields} if "request_id" not in fields else fields
+        return self.command(Respond.model_validate({"approve": approve, **given}))
+
+    def reconcile(self, **outcomes: str) -> Session:
+        """Say of each tool's operation, or of all by `every`, what became of it."""
+        stated = {
+            one.operation_id: Settlement.model_validate(
+                {"outcome": outcomes.get(one.tool, outcomes.get("every")), "result": "as the ledger says"}
+            )
+            for one in self.session.uncertain
+            if one.tool in outcomes or "every" in outcomes
+        }
+        return self.command(Reconcile(outcomes=FrozenMap(stated), reason="looked it up", actor="bob"))
+
+    def update(self, *changes: AnyChange, revision: int | None = None) -> Session:
+        """Change the state."""
+        expected = self.session.state.revision if revision is None else revision
+        return self.command(UpdateState(changes=changes, expected_revision=expected, reason="because", actor="bob"))
+
+    def clear(self, *, when_idle: bool = False) -> Session:
+        """Clear the context."""
+        return self.command(ClearContext(when_idle=when_idle))
+
+    def compact(self) -> Session:
+        """Ask for a summary."""
+        return self.command(Compact(actor="bob"))
+
     def pause(self) -> Session:
         """Pause the session."""
         return self.command(Pause(reason="wait"))
@@ -197,7 +245,10 @@ class Life:
         """Return an answer with calls whose ids are new."""
         ids = [f"call_{derived_id(operation_id, str(index))[:13]}" for index in range(len(calls))]
         said: list[Block] = [TextBlock(text)] if text or not calls else []
-        used = [ToolUseBlock(id=call_id, name=call.tool) for call_id, call in zip(ids, calls, strict=True)]
+        used = [
+            ToolUseBlock(id=call_id, name=call.tool, input=call.arguments)
+            for call_id, call in zip(ids, calls, strict=True)
+        ]
         message = Message(
             id=derived_id("message", operation_id),
             role=Role.ASSISTANT,
@@ -205,7 +256,19 @@ class Life:
             metadata=freeze_object({INTERRUPTED_MARK: True}) if partial else EMPTY,
         )
         plans = tuple(
-            CallPlan(call_id=call_id, tool=call.tool, effect=call.effect, refusal=call.refusal)
+            CallPlan(
+                call_id=call_id,
+                tool=call.tool,
+                effect=call.effect,
+                refusal=call.refusal,
+                opinion=call.opinion,
+                subject=call.subject,
+                external=call.external,
+                builtin=call.builtin,
+                reconcilable=call.reconcilable,
+                arguments=call.arguments,
+                meta_groups=("web", "shop") if call.builtin else (),
+            )
             for call_id, call in zip(ids, calls, strict=True)
             if call.planned
         )
@@ -228,6 +291,20 @@ class Life:
     def lose(self, index: int, *, operation_id: str | None = None) -> Session:
         """Lose a tool call's outcome."""
         return self.take(ToolLost(self.now(), operation_id or self.tool_operation(index), "the worker was lost"))
+
+    def find_out(self, outcome: str, text: str = "as the ledger says") -> Session:
+        """Have the tool that is asked say what became of its call."""
+        (wish,) = [wish for wish in decide(self.session) if isinstance(wish, AskTool)]
+        block = ToolResultBlock(id="whatever", name="whatever", output=as_blocks_of_text(text))
+        finding = Finding.model_validate({"outcome": outcome, "result": block if outcome == "happened" else None})
+        return self.take(FoundOut(self.now(), wish.about, finding))
+
+    def ring(self) -> Session:
+        """Let the time pass until it brings something."""
+        due = deadline(self.session)
+        assert due is not None
+        self.at = max(self.at, due.at)
+        return self.take(TimeExpired(self.at, due.about))
 
     def expire(self, operation_id: str) -> Session:
         """Let the time run out that a stopped operation had."""
@@ -254,11 +331,14 @@ class Life:
 
     @property
     def wanted(self) -> list[str]:
-        """What should be in flight, in short: `model`, or a tool's name; with `?` when it was asked to end."""
-        return [
-            ("model" if isinstance(wish, CallModel) else wish.plan.tool) + ("?" if wish.wanted is Wanted.SETTLE else "")
-            for wish in decide(self.session)
-        ]
+        """What should be in flight, in short: `model`, `summary`, a tool's name; with `?` when it was asked to end."""
+        return [_short(wish) + ("?" if wish.wanted is Wanted.SETTLE else "") for wish in decide(self.session)]
+
+    @property
+    def asked(self) -> Interaction:
+        """The one thing that the suspended turn waits for."""
+        (one,) = interactions(self.session)
+        return one
 
     def status(self, turn_id: str) -> TurnStatus:
         """Where a turn is."""
@@ -279,6 +359,16 @@ class Life:
     def kinds(self, turn_id: str) -> list[str]:
         """The kinds of a turn's transcript entries, in order."""
         return [entry.kind for entry in self.session.transcript if entry.turn_id == turn_id]
+
+
+def _short(wish: Wish) -> str:
+    match wish:
+        case CallModel():
+            return "summary" if wish.purpose is Purpose.SUMMARY else "model"
+        case CallTool():
+            return wish.plan.tool
+        case AskTool():
+            return f"what became of {wish.plan.tool}"
 
 
 def as_blocks_of_text(text: str) -> tuple[TextBlock, ...]:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
-    from perdure.changes import Change
+    from perdure.changes import AnyChange
     from perdure.commands import Decision
     from perdure.contract import AfterStop
     from perdure.messages import Block
@@ -325,7 +325,7 @@ class SessionHandle:
     # ---- the state ----------------------------------------------------------------------------------------------
 
     async def update_state(
-        self, changes: Sequence[Change], *, expected_revision: int, reason: str, actor: str | None = None
+        self, changes: Sequence[AnyChange], *, expected_revision: int, reason: str, actor: str | None = None
     ) -> int:
         """Change the state, all or nothing, and return its next revision.
 
@@ -345,7 +345,7 @@ class SessionHandle:
         return (await self._update(commands.UPDATE_STATE, command, ChangeReceipt)).revision
 
     async def change_state(
-        self, decide: Callable[[AgentState], Sequence[Change]], *, reason: str, actor: str | None = None
+        self, decide: Callable[[AgentState], Sequence[AnyChange]], *, reason: str, actor: str | None = None
     ) -> int:
         """Change the state by a function of the newest one, which is called again when somebody else was faster.
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from perdure import commands
+from perdure.changes import change_json
 from perdure.commands import Reconcile, Respond, SubmitTurn, UpdateState
 from perdure.tools import ToolError
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perdure.calls import Model
-    from perdure.changes import Change
+    from perdure.changes import AnyChange
     from perdure.commands import Decision, OnBusy
     from perdure.contract import AfterStop
     from perdure.messages import Block
@@ -108,11 +109,13 @@ def reconcile(outcomes: Mapping[str, Outcome], *, reason: str, actor: str | None
     return made(Reconcile, outcomes=stated, reason=reason, actor=actor)
 
 
-def update_state(changes: Sequence[Change], *, expected_revision: int, reason: str, actor: str | None) -> UpdateState:
+def update_state(
+    changes: Sequence[AnyChange], *, expected_revision: int, reason: str, actor: str | None
+) -> UpdateState:
     """Make a change of the state.
 
     Raises:
         InvalidCommand: a field of it can't be understood.
     """
-    plain = [change.model_dump(mode="json") for change in changes]
+    plain = [change_json(change) for change in changes]
     return made(UpdateState, changes=plain, expected_revision=expected_revision, reason=reason, actor=actor)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perdure.changes import apply_changes, touches_context
+from perdure.changes import SetActivatedGroups, apply_changes, change_json, touches_context
 from perdure.errors import PerdureError
-from perdure.messages import as_json
+from perdure.permissions import merged
 from perdure.session import Session, change, with_context, with_entry, with_state
+from perdure.turns import Asker
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from perdure.contract import Defaults
     from perdure.facts import ClearRequested, StateChanged
-from perdure.changes import SetActivatedGroups
-from perdure.permissions import merged
-from perdure.turns import Asker
 
 
 def state_changed(session: Session, fact: StateChanged) -> Session:
@@ -41,7 +39,7 @@ def state_changed(session: Session, fact: StateChanged) -> Session:
         actor=fact.actor,
         reason=fact.reason,
         revision=session.state.revision,
-        changes=[as_json(one) for one in fact.changes],
+        changes=[change_json(one) for one in fact.changes],
     )
 
 
