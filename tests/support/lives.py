@@ -104,6 +104,9 @@ class Life:
     eager: bool = True
     """Whether a model call is handed out as soon as it is wanted, as it is by the workflow."""
 
+    usage: Usage = Usage(10, 5)
+    """The tokens that each answer says it has used."""
+
     tick: timedelta = timedelta(seconds=1)
     """How much time passes with each fact."""
 
@@ -272,7 +275,7 @@ class Life:
             for call_id, call in zip(ids, calls, strict=True)
             if call.planned
         )
-        return ModelAnswer(message=message, plans=plans, limits=self.limits, usage=Usage(10, 5), partial=partial)
+        return ModelAnswer(message=message, plans=plans, limits=self.limits, usage=self.usage, partial=partial)
 
     def fail(self, *, operation_id: str | None = None) -> Session:
         """Have the model call fail for good."""
