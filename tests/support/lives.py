@@ -104,7 +104,7 @@ class Life:
     eager: bool = True
     """Whether a model call is handed out as soon as it is wanted, as it is by the workflow."""
 
-    usage: Usage = Usage(10, 5)
+    usage: Usage = field(default_factory=lambda: Usage(10, 5))
     """The tokens that each answer says it has used."""
 
     tick: timedelta = timedelta(seconds=1)
