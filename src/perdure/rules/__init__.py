@@ -3,7 +3,7 @@
     asked         what people ask: commands that were accepted
     reported      what model and tool calls report
     calls         the tool calls of the current step
-    judging       whether a tool call may run
+    permitting    whether a tool call may run
     interactions  what a suspended turn waits for, and the answers
     outcomes      what became of tool calls, also of those that nobody knows of
     changes       the state changed from outside

@@ -8,7 +8,7 @@ from perdure.builtins import run_builtin
 from perdure.contract import CallPlan
 from perdure.messages import Message, ResultState, Role, TextBlock, ToolResultBlock, as_json
 from perdure.operations import Effect, derived_id, operation_id
-from perdure.rules.judging import judge_call
+from perdure.rules.permitting import judge_call
 from perdure.session import Session, change, with_entry, with_state
 from perdure.turns import Acting, Ask, CurrentTurn, PlannedCall
 from perdure.values import json_bytes
