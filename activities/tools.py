@@ -23,9 +23,10 @@ from activities.sizes import too_large
 from activities.wanting import check_wanted
 from perdure import contract
 from perdure.contract import ToolAnswer, ToolInvocation
+from perdure.judging import CallFacts, denied_by_rule
 from perdure.messages import ResultState, TextBlock
 from perdure.operations import Effect
-from perdure.permissions import CallFacts, PermissionContext, denied_by_rule
+from perdure.permissions import PermissionContext
 from perdure.planning import opinion_of, subject_of
 from perdure.tools import Tool, ToolContext, ToolError
 from perdure.values import FrozenMap

@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 from perdure.errors import InvalidCommand
 from perdure.messages import Message, flaws
 from perdure.operations import derived_id
-from perdure.permissions import MAX_CONTENT, PermissionMode, PermissionRule, with_rule, without_rule
+from perdure.permissions import PermissionMode, PermissionRule, with_rule, without_rule
 from perdure.tasking import (
     begin_task,
     decide_requirement,
@@ -258,9 +258,6 @@ def _with_permissions(state: AgentState, change: PermissionChange) -> AgentState
 def _checked_rule(rule: PermissionRule) -> PermissionRule:
     if not rule.tool_name.strip():
         msg = "a rule names a tool; this one is blank"
-        raise InvalidCommand(msg)
-    if len(rule.rule_content or "") > MAX_CONTENT:
-        msg = f"a rule's content has at most {MAX_CONTENT} characters"
         raise InvalidCommand(msg)
     return rule
 

@@ -11,10 +11,11 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
+from perdure.judging import Opinion
 from perdure.messages import Message, ToolResultBlock, Usage
 from perdure.models import Purpose
 from perdure.operations import Effect
-from perdure.permissions import Opinion, PermissionContext, PermissionRule
+from perdure.permissions import PermissionContext, PermissionRule
 from perdure.results import TranscriptEntry
 from perdure.state import AgentState
 from perdure.values import EMPTY, Frozen, FrozenMap, JsonObject, JsonRecord, JsonValue, Text

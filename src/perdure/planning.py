@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from perdure.contract import CallPlan, Defaults, Limits, ModelAnswer, ModelCall
+from perdure.judging import Opinion
 from perdure.messages import INTERRUPTED_MARK, Block, Message, Role, TextBlock, ThinkingBlock, ToolUseBlock
 from perdure.models import ModelError, ModelResponse, ToolCall
 from perdure.operations import Effect, derived_id
-from perdure.permissions import Opinion, PermissionContext
+from perdure.permissions import PermissionContext
 from perdure.requests import active_groups, active_tools
 from perdure.toolnames import MAX_INSIDE
 from perdure.values import EMPTY, FrozenDict, canonical_json, clean_text, freeze_object

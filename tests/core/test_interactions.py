@@ -11,9 +11,10 @@ from perdure.commands import Decision, OnBusy
 from perdure.contract import Limits
 from perdure.decide import CallTool, decide, tool_invocation
 from perdure.errors import InteractionNotFound, InvalidCommand, NotResumable, SessionClosed
+from perdure.judging import Opinion
 from perdure.messages import ResultState, flaws
 from perdure.operations import Effect
-from perdure.permissions import Opinion, PermissionBehavior, PermissionMode, PermissionRule
+from perdure.permissions import PermissionBehavior, PermissionMode, PermissionRule
 from perdure.results import SessionStatus, TurnStatus
 from perdure.values import freeze_object
 from perdure.views import respond_receipt, session_view

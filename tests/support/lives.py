@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from perdure.changes import AnyChange
-    from perdure.permissions import Opinion
+    from perdure.judging import Opinion
 
 KEY = SessionKey("support", "order-A1042", "alice")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from perdure.judging import CallFacts, Opinion
 from perdure.messages import (
     Base64Source,
     Block,
@@ -22,7 +23,9 @@ from perdure.messages import (
     URLSource,
     Usage,
 )
+from perdure.operations import Effect
 from perdure.permissions import (
+    REMEMBERED,
     PermissionBehavior,
     PermissionContext,
     PermissionMode,
@@ -149,6 +152,48 @@ PERMISSIONS = st.builds(
     allow_rules=RULE_MAPS,
     deny_rules=RULE_MAPS,
     ask_rules=RULE_MAPS,
+)
+
+SUBJECTS = st.text(alphabet="ab*?[]!-\\\n", max_size=4) | ANY_TEXT
+"""Subjects and globs that often have to do with one another."""
+
+TOOL_NAMES = st.sampled_from(["pay", "look"])
+
+MEETING_RULES = st.builds(
+    PermissionRule,
+    tool_name=TOOL_NAMES,
+    rule_content=st.none() | SUBJECTS,
+    behavior=st.sampled_from(PermissionBehavior),
+    source=st.sampled_from([None, "policy", REMEMBERED]),
+)
+
+
+def _by_tool(rules: list[PermissionRule]) -> FrozenMap[tuple[PermissionRule, ...]]:
+    return FrozenMap(
+        {name: tuple(rule for rule in rules if rule.tool_name == name) for name in {rule.tool_name for rule in rules}}
+    )
+
+
+MEETING_RULE_MAPS = st.lists(MEETING_RULES, max_size=2).map(_by_tool)
+
+MEETING_PERMISSIONS = st.builds(
+    PermissionContext,
+    mode=st.sampled_from(PermissionMode),
+    working_directories=st.dictionaries(TOOL_NAMES, st.builds(WorkingDirectory, path=ANY_TEXT)).map(FrozenMap),
+    allow_rules=MEETING_RULE_MAPS,
+    deny_rules=MEETING_RULE_MAPS,
+    ask_rules=MEETING_RULE_MAPS,
+)
+"""Permissions whose rules often cover one of `CALL_FACTS`."""
+
+OPINIONS = st.builds(Opinion, behavior=st.sampled_from(["allow", "deny", "ask"]), reason=ANY_TEXT, safety=st.booleans())
+
+CALL_FACTS = st.builds(
+    CallFacts,
+    tool=TOOL_NAMES,
+    effect=st.sampled_from(Effect),
+    subject=st.none() | SUBJECTS,
+    opinion=st.none() | OPINIONS,
 )
 
 TOOL_CONTEXTS = st.builds(

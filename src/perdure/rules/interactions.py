@@ -16,8 +16,8 @@ from perdure.operations import Effect, derived_id
 from perdure.permissions import with_rule
 from perdure.results import InteractionKind, TurnStatus
 from perdure.rules.calls import calls_of, denied, result_block, result_entry, run_if_builtin, with_calls, with_result
-from perdure.rules.permitting import deny_again
 from perdure.rules.outcomes import as_text
+from perdure.rules.permitting import deny_again
 from perdure.rules.runs import begin_run, end_run
 from perdure.session import Session, change, with_entry, with_state
 from perdure.turns import Acting, Answered, PlannedCall, Request

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perdure.builtins import PLAN_EXIT
+from perdure.judging import CallFacts, Judgement, Opinion, denied_by_rule, judge
 from perdure.operations import Effect
-from perdure.permissions import CallFacts, Judgement, Opinion, denied_by_rule, judge
 
 if TYPE_CHECKING:
     from perdure.contract import CallPlan
