@@ -73,6 +73,7 @@ class Session(Frozen):
     uncertain: tuple[Uncertain, ...] = ()
     answered: tuple[Answered, ...] = ()
     compaction: Compaction | None = None
+    compactions: int = 0
     compact_again_over: int = 0
     context_tokens: int = 0
     compact_for: Asker | None = None

@@ -6,19 +6,27 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from perdure.changes import AddRule, AnyChange, SetPermissionMode, SetPlanMode
 from perdure.commands import (
     AnyCommand,
     CancelTurn,
+    ClearContext,
     Close,
+    Compact,
+    Decision,
     Inject,
     Interrupt,
     OnBusy,
     Partial,
     Pause,
+    Reconcile,
+    Respond,
     ResumeTurn,
+    Settlement,
     Steer,
     SubmitTurn,
     Unpause,
+    UpdateState,
     WaitTurn,
 )
 from perdure.contract import AfterStop, Finding, Limits
@@ -37,11 +45,16 @@ from perdure.facts import (
     ToolStarted,
 )
 from perdure.intake import fact_of
+from perdure.judging import Opinion
 from perdure.messages import TextBlock, ToolResultBlock, flaws
+from perdure.models import Purpose
 from perdure.operations import Effect
+from perdure.permissions import PermissionBehavior, PermissionMode, PermissionRule
 from perdure.results import TurnError
 from perdure.session import Session, change
-from perdure.views import turn_view
+from perdure.turns import Acting
+from perdure.values import FrozenMap, freeze_object
+from perdure.views import interactions, turn_view
 from tests.support.invariants import a_session_is_its_json, check
 from tests.support.lives import KEY, Call, Life
 from tests.support.refusals import accepted
@@ -55,18 +68,45 @@ AFTER: st.SearchStrategy[AfterStop | None] = st.sampled_from((None, None, None, 
 POLICIES = st.sampled_from([OnBusy.ENQUEUE, OnBusy.ENQUEUE, *OnBusy])
 RUNS = st.sampled_from(["any", "any", "any", "any", "active", "active", "used", "nobody's"])
 
+OPINIONS = st.sampled_from(
+    [None, None, None, Opinion(behavior="ask"), Opinion(behavior="ask", safety=True), Opinion(behavior="deny")]
+)
 CALLS = st.builds(
     Call,
     tool=st.sampled_from(["pay", "look"]),
     effect=st.sampled_from(Effect),
     refusal=st.sampled_from([None, None, None, "no"]),
     planned=st.sampled_from([True, True, True, True, False]),
+    opinion=OPINIONS,
+    subject=st.sampled_from([None, "A1", "A2"]),
+    external=st.sampled_from([False, False, False, True]),
+    reconcilable=st.booleans(),
+) | st.sampled_from(
+    [
+        Call("plan_enter", builtin=True),
+        Call("plan_exit", builtin=True),
+        Call("todo_write", builtin=True),
+        Call("reset_equipped_tools", builtin=True),
+    ]
+)
+OUTCOMES = st.sampled_from(["happened", "did_not_happen", "unknown"])
+CHANGES: st.SearchStrategy[AnyChange] = st.sampled_from(
+    [
+        SetPermissionMode(PermissionMode.DEFAULT),
+        SetPermissionMode(PermissionMode.EXPLORE),
+        SetPermissionMode(PermissionMode.DONT_ASK),
+        AddRule(PermissionRule(tool_name="pay", behavior=PermissionBehavior.ASK)),
+        AddRule(PermissionRule(tool_name="pay", rule_content="A1", behavior=PermissionBehavior.DENY)),
+        AddRule(PermissionRule(tool_name="look", behavior=PermissionBehavior.ALLOW)),
+        SetPlanMode(active=False),
+    ]
 )
 
 TEXTS = st.sampled_from(["", "yes", "no"])
 MODEL_ENDS = st.sampled_from(["whole", "whole", "whole", "partial", "failed"])
 TOOL_ENDS = st.sampled_from(["result", "result", "result", "lost"])
 DONE = ToolResultBlock(id="x", name="x")
+EDITED = freeze_object({"edited": True})
 
 
 class SessionMachine(RuleBasedStateMachine):
@@ -121,7 +161,11 @@ class SessionMachine(RuleBasedStateMachine):
         seconds: float | None,
     ) -> None:
         rules = {"after_interrupt": after_interrupt or "continue", "after_failure": after_failure or "continue"}
-        self.life.limits = change(self.life.limits, turn_timeout_seconds=seconds, **rules)
+        patience = {
+            "approval_timeout_seconds": None if seconds is None else 150.0,
+            "approval_reminder_seconds": seconds,
+        }
+        self.life.limits = change(self.life.limits, turn_timeout_seconds=seconds, **rules, **patience)
         if seeded:
             life = Life()
             life.submit(turn_id="before")
@@ -194,6 +238,62 @@ class SessionMachine(RuleBasedStateMachine):
         taken = self.ask(Interrupt(run_id=self.run_id(which), message=message, partial=partial))
         assert taken == (self.session is not before)
 
+    @precondition(lambda self: bool(interactions(self.session)))
+    @rule(data=st.data(), approve=st.booleans(), remember=st.booleans(), whole=st.booleans(), edited=st.booleans())
+    def somebody_answers(
+        self,
+        data: st.DataObject,
+        approve: bool,  # noqa: FBT001
+        remember: bool,  # noqa: FBT001
+        whole: bool,  # noqa: FBT001
+        edited: bool,  # noqa: FBT001
+    ) -> None:
+        """Answer what is asked in some way, of which some are refused."""
+        request = data.draw(st.sampled_from(interactions(self.session)))
+        ids = [call.call_id for call in request.calls]
+        some = data.draw(st.lists(st.sampled_from(ids), min_size=1, unique=True))
+        arguments = EDITED if edited and request.kind == "approval" and approve else None
+        decision = Decision(approve=approve, arguments=arguments)
+        decisions = approve if whole else FrozenMap(dict.fromkeys(some, decision))
+        result = None if request.kind == "approval" else freeze_object(dict.fromkeys(some, "done outside"))
+        before = self.session
+        command = Respond(
+            request_id=request.request_id,
+            approve=decisions if result is None else None,
+            remember=remember and approve and result is None,
+            result=result,
+        )
+        if edited and not whole and _has_no_worker(before):
+            return
+        if self.ask(command):
+            assert (
+                request.request_id not in {one.request_id for one in interactions(self.session)} or result is not None
+            )
+
+    @precondition(lambda self: bool(self.session.uncertain))
+    @rule(data=st.data(), whole=st.booleans())
+    def somebody_says_what_happened(self, data: st.DataObject, whole: bool) -> None:  # noqa: FBT001
+        ids = [one.operation_id for one in self.session.uncertain if whole or data.draw(st.booleans())]
+        outcomes = st.sampled_from(["happened", "did_not_happen", "unresolved"])
+        stated = {one: Settlement.model_validate({"outcome": data.draw(outcomes)}) for one in ids}
+        self.ask(Reconcile(outcomes=FrozenMap(stated), reason="looked"))
+
+    @rule(change=CHANGES, stale=st.sampled_from([0, 0, 0, 1]))
+    def change_the_state(self, change: AnyChange, stale: int) -> None:
+        revision = self.session.state.revision - stale
+        if self.ask(UpdateState(changes=(change,), expected_revision=revision, reason="because")):
+            assert self.session.state.revision == revision + 1
+
+    @precondition(lambda self: len(self.inputs) > 3)
+    @rule(when_idle=st.booleans())
+    def clear(self, when_idle: bool) -> None:  # noqa: FBT001
+        self.ask(ClearContext(when_idle=when_idle))
+
+    @precondition(lambda self: len(self.inputs) > 1)
+    @rule()
+    def compact(self) -> None:
+        self.ask(Compact())
+
     @precondition(lambda self: not self.session.paused and len(self.inputs) > 1)
     @rule()
     def pause(self) -> None:
@@ -248,22 +348,34 @@ class SessionMachine(RuleBasedStateMachine):
         for wish in decide(self.session):
             if wish.wanted is Wanted.RUN and wish.operation_id not in self.flights:
                 self.flights[wish.operation_id] = wish
-                started = ModelStarted if isinstance(wish, CallModel) else ToolStarted
-                self.take(started(self.life.now(), wish.operation_id))
+                if not isinstance(wish, AskTool):
+                    started = ModelStarted if isinstance(wish, CallModel) else ToolStarted
+                    self.take(started(self.life.now(), wish.operation_id))
 
     @precondition(lambda self: bool(self.witness.wanted or self.flights))
     @rule(
-        data=st.data(), text=TEXTS, calls=st.just([]) | st.lists(CALLS, max_size=3), end=MODEL_ENDS, tool_end=TOOL_ENDS
+        data=st.data(),
+        text=TEXTS,
+        calls=st.just([]) | st.lists(CALLS, max_size=3),
+        end=MODEL_ENDS,
+        tool_end=TOOL_ENDS,
+        outcome=OUTCOMES,
     )
-    def something_ends(self, data: st.DataObject, text: str, calls: list[Call], end: str, tool_end: str) -> None:
+    def something_ends(  # noqa: PLR0917  # what is drawn
+        self, data: st.DataObject, text: str, calls: list[Call], end: str, tool_end: str, outcome: str
+    ) -> None:
         """One operation that is under way ends, wanted or not: a model call or a tool call."""
         if not self.flights.keys() & self.witness.wanted:
             self.perform()
         if not self.flights:
             return
         operation_id = data.draw(st.sampled_from(list(self.flights)))
-        if isinstance(self.flights.pop(operation_id), CallModel):
-            self.model_call_ends(operation_id, text, calls, end)
+        wish = self.flights.pop(operation_id)
+        if isinstance(wish, CallModel):
+            self.model_call_ends(operation_id, text, [] if wish.purpose is Purpose.SUMMARY else calls, end)
+        elif isinstance(wish, AskTool):
+            finding = {"outcome": outcome, "result": DONE if outcome == "happened" else None}
+            self.take(FoundOut(self.life.now(), wish.about, Finding.model_validate(finding)))
         elif tool_end == "lost":
             self.take(ToolLost(self.life.now(), operation_id, "the worker was lost"))
         else:
@@ -273,7 +385,7 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(data=st.data(), calls=st.lists(CALLS, min_size=1, max_size=3), tool_end=TOOL_ENDS)
     def something_goes_on(self, data: st.DataObject, calls: list[Call], tool_end: str) -> None:
         """The same, such that a turn has a long life."""
-        self.something_ends(data, "", calls, "whole", tool_end)
+        self.something_ends(data, "", calls, "whole", tool_end, "unknown")
 
     def model_call_ends(self, operation_id: str, text: str, calls: list[Call], end: str) -> None:
         if end == "failed":
@@ -306,6 +418,14 @@ class SessionMachine(RuleBasedStateMachine):
         due = deadline(self.session)
         self.life.at = max(self.life.now(), due.at if due else self.life.at)
         self.take(TimeExpired(self.life.at, self.session.running.run_id))
+
+    @precondition(lambda self: self.session.running is None and deadline(self.session) is not None)
+    @rule()
+    def the_time_of_a_request_comes(self) -> None:
+        due = deadline(self.session)
+        assert due is not None
+        self.life.at = max(self.life.now(), due.at)
+        self.take(TimeExpired(self.life.at, due.about))
 
     @rule()
     def continue_as_new(self) -> None:
@@ -357,6 +477,13 @@ class SessionMachine(RuleBasedStateMachine):
                     self.take(ToolFinished(self.life.now(), operation_id, DONE))
                 case AskTool():
                     self.take(FoundOut(self.life.now(), wish.about, Finding(outcome="unknown")))
+
+
+def _has_no_worker(session: Session) -> bool:
+    """Whether a call asks whose arguments no worker would check."""
+    current = session.current
+    calls = current.phase.calls if current is not None and isinstance(current.phase, Acting) else ()
+    return any(call.asking and (call.plan.external or call.plan.builtin) for call in calls)
 
 
 TestSessionMachine = pytest.mark.timeout(600)(SessionMachine.TestCase)  # a life that breaks is made short first

@@ -8,16 +8,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perdure.advance import advance
-from perdure.commands import OnBusy
-from perdure.contract import ModelAnswer, PageRequest
-from perdure.decide import AskTool, CallModel, CallTool, Wanted, deadline, decide, inquiry, model_call, tool_invocation
+from perdure.commands import OnBusy, Respond, Settlement
+from perdure.contract import Finding, ModelAnswer, PageRequest
+from perdure.decide import (
+    AskTool,
+    CallModel,
+    CallTool,
+    Wanted,
+    Wish,
+    deadline,
+    decide,
+    inquiry,
+    model_call,
+    tool_invocation,
+)
 from perdure.facts import (
     CancelRequested,
     Fact,
+    FoundOut,
     GraceExpired,
     ModelAnswered,
     ModelFailed,
     ModelStarted,
+    OutcomesStated,
+    RequestAnswered,
     ResumeRequested,
     TimeExpired,
     ToolFinished,
@@ -26,6 +40,7 @@ from perdure.facts import (
     TurnSubmitted,
 )
 from perdure.messages import Message, Role, ToolResultBlock, Usage, chain, context_origin, flaws
+from perdure.models import Purpose
 from perdure.results import TurnError, TurnStatus
 from perdure.session import Session
 from perdure.turns import Acting, Due, Thinking
@@ -34,8 +49,11 @@ from perdure.views import (
     cancel_receipt,
     context_page,
     inject_receipt,
+    interactions,
     interrupt_receipt,
     pause_receipt,
+    reconcile_receipt,
+    respond_receipt,
     resume_receipt,
     session_view,
     steer_receipt,
@@ -93,8 +111,10 @@ def messages_are_known_to_be_their_turns(session: Session, witness: Witness) -> 
     """A rollback takes just those that are the turn's."""
     for turn in (session.current, session.unfinished):
         if turn is not None:
-            owned = zip(session.state.context, witness.owners, strict=True)
-            assert list(turn.message_ids) == [message.id for message, owner in owned if owner == turn.turn_id]
+            owned = list(zip(session.state.context, witness.owners, strict=True))
+            there = {message.id for message, _ in owned}  # others went into a summary
+            mine = [message_id for message_id in turn.message_ids if message_id in there]
+            assert mine == [message.id for message, owner in owned if owner == turn.turn_id]
 
 
 def turns_are_remembered_and_wait_in_order(session: Session, witness: Witness) -> None:
@@ -127,7 +147,7 @@ def at_most_one_turn_runs_and_it_is_the_current_one(session: Session) -> None:
 
 def nothing_waits_without_a_reason(session: Session, witness: Witness) -> None:
     """Turns wait for the current one, a pause or the turn that holds the queue; input for a step that is to come."""
-    if session.current is None and session.queue and not session.paused:
+    if session.current is None and session.queue and not session.paused and session.compaction is None:
         assert session.parked is not None, "turns wait for nothing"
         assert not witness.urgent(session.queue[0].turn_id), "an urgent turn waits for nothing"
     if session.closing:
@@ -143,23 +163,49 @@ def a_running_turn_wants_something_unless_a_pause_holds_it(session: Session) -> 
     running = session.running
     wishes = decide(session)
     held = running is not None and isinstance(running.phase, Due)
-    assert session.paused or not held, "a turn is held by nothing"
-    assert bool(wishes) == (running is not None and not held)
+    assert session.paused or session.compaction or not held, "a turn is held by nothing"
+    aside = [wish for wish in wishes if isinstance(wish, AskTool) or _sums_up(wish)]
+    asked = {wish.about for wish in aside if isinstance(wish, AskTool)}
+    lost = (
+        isinstance(running.phase, Acting) and any(c.operation_id in asked for c in running.phase.calls)
+        if running
+        else 0
+    )
+    assert bool(len(wishes) > len(aside) or lost) == (running is not None and not held)
     for wish in wishes:
-        assert running is not None
-        assert wish.turn_id == running.turn_id
-        assert wish.wanted is (Wanted.RUN if running.stop is None else Wanted.SETTLE)
-        match wish:
-            case CallModel():
-                call = model_call(session, wish)
-                assert call.head == session.mark
-                assert (*session.state.context[: call.base.position], *(call.delta or ())) == session.state.context
-            case CallTool():
-                assert tool_invocation(session, wish).call_id == wish.plan.call_id
-            case AskTool():
-                assert inquiry(session, wish) is not None
+        if wish in aside:
+            assert wish.wanted is Wanted.RUN
+        else:
+            assert running is not None
+            assert wish.turn_id == running.turn_id
+            assert wish.wanted is (Wanted.RUN if running.stop is None else Wanted.SETTLE)
+        _has_a_payload(session, wish)
     due = deadline(session)
-    assert due is None or (running is not None and due.about == running.run_id and not held and running.stop is None)
+    waits = session.current is not None and session.current.suspended
+    known = {request.request_id for request in session.current.requests} if session.current and waits else set[str]()
+    if running is not None and not held and running.stop is None:
+        known = {running.run_id}
+    assert due is None or due.about in known
+
+
+def _sums_up(wish: Wish) -> bool:
+    return isinstance(wish, CallModel) and wish.purpose is Purpose.SUMMARY
+
+
+def _has_a_payload(session: Session, wish: Wish) -> None:
+    match wish:
+        case CallModel() if wish.purpose is Purpose.SUMMARY:
+            call = model_call(session, wish)
+            assert call.head == call.base
+            assert 0 < call.head.position <= len(session.state.context)
+        case CallModel():
+            call = model_call(session, wish)
+            assert call.head == session.mark
+            assert (*session.state.context[: call.base.position], *(call.delta or ())) == session.state.context
+        case CallTool():
+            assert tool_invocation(session, wish).call_id == wish.plan.call_id
+        case AskTool():
+            assert inquiry(session, wish) is not None
 
 
 def the_context_is_valid_input_for_a_model(session: Session) -> None:
@@ -200,13 +246,22 @@ def runs_have_names_of_their_own_and_end_with_their_turn(session: Session) -> No
 
 
 def uncertain_operations_are_told_once_and_a_suspended_turn_has_one(session: Session) -> None:
-    """And none of them is wanted."""
+    """And none of them is wanted. A suspended turn waits for somebody, and each request is about a call."""
     ids = [one.operation_id for one in session.uncertain]
     assert len(set(ids)) == len(ids)
     assert not set(ids) & {wish.operation_id for wish in decide(session)}
     current = session.current
-    if current is not None and current.suspended:
-        assert any(one.turn_id == current.turn_id for one in session.uncertain)
+    requests = interactions(session)
+    assert bool(requests) == (current is not None and current.suspended)
+    assert all(request.calls for request in requests)
+    assert len({request.request_id for request in requests} | {one.request_id for one in session.answered}) == len(
+        requests
+    ) + len(session.answered), "one request is asked, or answered, twice"
+    lost = {call.operation_id for request in requests if request.kind == "reconciliation" for call in request.calls}
+    assert lost <= set(ids)
+    if any(request.kind == "approval" for request in requests):
+        assert len(requests) == 1
+        assert not [wish for wish in decide(session) if isinstance(wish, CallTool)], "a call runs while another asks"
 
 
 def tokens_are_counted_once(session: Session, witness: Witness) -> None:
@@ -214,7 +269,7 @@ def tokens_are_counted_once(session: Session, witness: Witness) -> None:
     total = Usage()
     for record in session.turns:
         total += record.usage
-    assert session.usage == total == witness.used
+    assert session.usage == witness.used == total + witness.summed
 
 
 def everything_can_be_looked_at(session: Session) -> None:
@@ -231,6 +286,8 @@ def everything_can_be_looked_at(session: Session) -> None:
         assert submit_receipt(session, record.turn_id, repeated=True) is not None
         assert resume_receipt(session, record.turn_id).run_id is not None
         assert cancel_receipt(session, record.turn_id).run_id is not None
+        assert respond_receipt(session, record.turn_id).run_id is not None
+        assert reconcile_receipt(session, record.turn_id).run_id is not None
     for one in session.joined[-1:]:
         receipt = submit_receipt(session, one.turn_id)
         assert receipt is not None
@@ -251,6 +308,9 @@ def what_is_of_nobody_changes_nothing(session: Session, witness: Witness) -> Non
     facts: list[Fact] = [
         *_reports(min(late, default=NOBODY)),
         TimeExpired(EPOCH, NOBODY),
+        RequestAnswered(EPOCH, "r", Respond(request_id=NOBODY, approve=True)),
+        OutcomesStated(EPOCH, "r", FrozenMap({NOBODY: Settlement(outcome="happened")}), "why"),
+        FoundOut(EPOCH, NOBODY, Finding(outcome="did_not_happen")),
         ResumeRequested(EPOCH, NOBODY, "r"),
         CancelRequested(EPOCH, NOBODY),
         *(_again(turn_id) for turn_id in (*(one.turn_id for one in witness.submits[-1:]), *witness.joined[-1:])),

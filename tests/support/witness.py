@@ -13,17 +13,21 @@ from perdure.commands import OnBusy
 from perdure.decide import CallTool, decide
 from perdure.facts import (
     CancelRequested,
+    FoundOut,
     InputInjected,
     InputSteered,
     InterruptRequested,
     ModelAnswered,
+    OutcomesStated,
     ResumeRequested,
+    ToolLost,
     ToolStarted,
     TurnSubmitted,
 )
 from perdure.messages import Role, Usage, blocks_text
-from perdure.operations import Effect
+from perdure.operations import Effect, derived_id
 from perdure.results import TurnStatus
+from perdure.turns import Acting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,6 +85,8 @@ class Witness:
     touched: frozenset[str] = frozenset()
     """Turns of which a tool was handed out that does more than read."""
     used: Usage = field(default_factory=Usage)
+    summed: Usage = field(default_factory=Usage)
+    """What of it was used for summaries, which are no turn's."""
 
     @classmethod
     def of(cls, session: Session) -> Witness:
@@ -111,6 +117,7 @@ class Witness:
         _nothing_begins_while_paused(before, after)
         heard = heard._watches_operations(before, fact, after)  # a copy of itself
         heard = heard._reads(before, fact, after)  # the same
+        heard = heard._sees_calls_go_out(after)  # the same
         _nothing_said_is_lost(heard, before, after)
         return heard
 
@@ -133,7 +140,9 @@ class Witness:
             case InterruptRequested() if fact.message and before.running is not None:
                 heard = replace(self, said=(*self.said, Said(fact.message, before.running.turn_id)))
             case ModelAnswered() if fact.operation_id in self.wanted:
-                heard = replace(self, used=self.used + fact.answer.usage)
+                summary = before.compaction is not None and before.compaction.operation_id == fact.operation_id
+                summed = self.summed + fact.answer.usage if summary else self.summed
+                heard = replace(self, used=self.used + fact.answer.usage, summed=summed)
             case ToolStarted():
                 touches = any(
                     wish.plan.effect is not Effect.READ
@@ -157,17 +166,41 @@ class Witness:
         return replace(self, said=tuple(replace(one, gone=one.gone or one.turn_id in turns) for one in self.said))
 
     def _reads(self, before: Session, fact: Fact, after: Session) -> Witness:
-        """Read what is new in the context. Nothing that stood there is changed, and only a rollback takes away."""
+        """Read what is new in the context. Nothing that stood there is changed, and only few things take away."""
         was, now = before.state.context, after.state.context
         if now is was:
             return self
+        heard, summed_up = self, _summed_up(before, after)
+        if summed_up:
+            assert isinstance(fact, ModelAnswered), "a summary came from nowhere"
+        if summed_up or _cleared(before, after):
+            taken = summed_up or len(was)
+            heard, was = self._forgets(taken, after), was[taken:]
         gone = rolled_back(before, fact)
-        kept = [(message, owner) for message, owner in zip(was, self.owners, strict=True) if not gone or owner != gone]
+        owned = zip(was, heard.owners, strict=True)
+        kept = [(message, owner) for message, owner in owned if not gone or owner != gone]
         stayed = len(now) >= len(kept) and all(message is now[index] for index, (message, _) in enumerate(kept))
         assert stayed, "what stood in the context has changed"
         assert after.state.revision > before.state.revision, "the state changed under the same revision"
-        new = tuple(self._owner(message, before) for message in now[len(kept) :])
-        return replace(self, owners=(*(owner for _, owner in kept), *new))
+        new = tuple(heard._owner(message, before) for message in now[len(kept) :])  # a copy of itself
+        return replace(heard, owners=(*(owner for _, owner in kept), *new))
+
+    def _sees_calls_go_out(self, after: Session) -> Witness:
+        """What somebody outside is asked to do may have been done."""
+        current = after.current
+        if current is None or not current.suspended or not isinstance(current.phase, Acting):
+            return self
+        if not any(call.outside and call.plan.effect is not Effect.READ for call in current.phase.calls):
+            return self
+        return replace(self, touched=self.touched | {current.turn_id})
+
+    def _forgets(self, messages: int, after: Session) -> Witness:
+        """What went into a summary, or was cleared, is not there any more."""
+        texts = list(_texts(after))
+        said = tuple(replace(one, gone=one.gone or not any(one.text in text for text in texts)) for one in self.said)
+        current = None if after.current is None else after.current.turn_id
+        touched = self.touched | ({current} if current and current in self.owners[:messages] else set())
+        return replace(self, owners=self.owners[messages:], said=said, touched=touched)
 
     def _owner(self, message: Message, before: Session) -> str | None:
         if message.role is Role.USER:
@@ -183,14 +216,44 @@ class Witness:
         wishes = decide(after)
         wanted = frozenset(wish.operation_id for wish in wishes)
         assert len(wanted) == len(wishes), "one operation is wanted twice"
-        assert not wanted & self.over, "an operation that was over is wanted again"
+        again = wanted & self.over
+        assert again <= {*_did_not_happen(before, fact), *_asked_again(fact)}, "what was over is wanted again"
         ended = self.wanted - wanted
         reported = getattr(fact, "operation_id", None)
         if reported is not None and before.steerable is not None:
-            assert ended <= {reported}, "an operation that nobody stopped is not wanted any more"
+            mine = {reported, derived_id("inquiry", reported)}
+            assert ended <= mine, "an operation that nobody stopped is not wanted any more"
         if wanted == self.wanted:
             return self
-        return replace(self, wanted=wanted, over=self.over | ended)
+        return replace(self, wanted=wanted, over=(self.over | ended) - wanted)
+
+
+def _cleared(before: Session, after: Session) -> bool:
+    """Whether the context was cleared: the transcript says so, and somebody has asked for it."""
+    new = after.transcript[len(before.transcript) :]
+    return any(entry.data.get("change") == "clear_context" for entry in new)
+
+
+def _summed_up(before: Session, after: Session) -> int:
+    """Return how many messages a summary took the place of."""
+    new = [entry for entry in after.transcript[len(before.transcript) :] if entry.kind == "summary"]
+    return int(str(new[0].data["messages"])) if new else 0
+
+
+def _did_not_happen(before: Session, fact: Fact) -> set[str]:
+    """Return the operations that are known not to have happened by this fact, and may be run again."""
+    match fact:
+        case FoundOut(operation_id=operation_id) if fact.finding.outcome == "did_not_happen":
+            return {operation_id}
+        case OutcomesStated():
+            return {key for key, stated in fact.outcomes.items() if stated.outcome == "did_not_happen"}
+        case _:
+            return set()
+
+
+def _asked_again(fact: Fact) -> set[str]:
+    """Return the question that is put to a tool about a call that was lost, perhaps once more."""
+    return {derived_id("inquiry", fact.operation_id)} if isinstance(fact, ToolLost) else set()
 
 
 def rolled_back(before: Session, fact: Fact) -> str | None:
@@ -242,6 +305,9 @@ def _queue_is_held_and_released(
     if isinstance(fact, ResumeRequested | CancelRequested):
         parked = None if parked == fact.turn_id else parked
         unfinished = None if unfinished == fact.turn_id else unfinished
+    if _cleared(before, after):  # what could be resumed was of a context that is gone
+        assert after.parked is None or any(record.status in STOPPED for record in turned)
+        return
     for record in turned:
         if record.status in STOPPED:
             unfinished = record.turn_id

@@ -228,6 +228,7 @@ def close_requested(session: Session, fact: CloseRequested) -> Session:
     cancelled = waiting if current is None else (current.turn_id, *waiting)
     session = with_entry(session, fact.at, "command", actor=fact.actor, command="close", reason=fact.reason)
     session = change(session, closing=True, close_reason=fact.reason, cancelled_by_close=cancelled)
+    session = change(session, compaction=None, compact_for=None, clear_for=None)
     session = _cancel_queue(session, fact.at, None)
     wanted = Stop(reason=StopReason.CLOSE, partial=Partial.DISCARD, actor=fact.actor, at=fact.at)
     return stop(session, fact.at, wanted)

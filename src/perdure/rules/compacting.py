@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from perdure.contract import Mark
 from perdure.messages import Message, Role, chain_all, context_origin
 from perdure.operations import derived_id
+from perdure.results import TurnError
 from perdure.session import Session, change, with_context, with_entry
 from perdure.turns import Asker, Compaction
 from perdure.values import json_bytes
@@ -66,14 +67,15 @@ def begin_compaction(session: Session, at: datetime) -> Session:
     if upto == 0:
         return _not_before_it_grows(session)
     digest = chain_all(context_origin(session.state.summary), session.state.context[:upto])
-    wanted = derived_id("operation", session.key.workflow_id, "summary", digest, str(session.last_seq))
+    number = str(session.compactions)  # a summary that failed is asked for by another operation
+    wanted = derived_id("operation", session.key.workflow_id, "summary", digest, number)
     compaction = Compaction(
         operation_id=wanted,
         upto=Mark(position=upto, digest=digest),
         since=at,
         actor=None if asker is None else asker.actor,
     )
-    return change(session, compaction=compaction)
+    return change(session, compaction=compaction, compactions=session.compactions + 1)
 
 
 def _not_before_it_grows(session: Session) -> Session:
@@ -114,7 +116,8 @@ def summarised(session: Session, fact: ModelAnswered) -> Session:
     session = change(session, compaction=None, limits=answer.limits, usage=session.usage + answer.usage)
     text = answer.message.text.strip()
     if answer.partial or not text:
-        return _not_before_it_grows(session)
+        error = TurnError(type="SummaryCutShort", message="the model was stopped, or said nothing")
+        return _failed(session, fact.at, compaction, error)
     context, upto = session.state.context, compaction.upto
     if chain_all(context_origin(session.state.summary), context[: upto.position]) != upto.digest:
         return session
@@ -139,12 +142,10 @@ def not_summarised(session: Session, fact: ModelFailed) -> Session:
     compaction = session.compaction
     if compaction is None or compaction.operation_id != fact.operation_id:
         return session
-    session = with_entry(
-        session,
-        fact.at,
-        "error",
-        actor=compaction.actor,
-        type=fact.error.type,
-        message=f"no summary: {fact.error.message}",
-    )
-    return _not_before_it_grows(change(session, compaction=None))
+    return _failed(change(session, compaction=None), fact.at, compaction, fact.error)
+
+
+def _failed(session: Session, at: datetime, compaction: Compaction, error: TurnError) -> Session:
+    words = f"no summary: {error.message}"
+    session = with_entry(session, at, "error", actor=compaction.actor, type=error.type, message=words)
+    return _not_before_it_grows(session)

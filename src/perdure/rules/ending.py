@@ -14,7 +14,7 @@ from perdure.rules.calls import give_up_harmless, interrupt_rest, results_messag
 from perdure.rules.interactions import close_requests
 from perdure.rules.runs import end_run
 from perdure.session import Session, change, with_entry, with_message, with_record, without_messages
-from perdure.turns import Acting, CurrentTurn, Due, Stop, StopReason, Thinking
+from perdure.turns import Acting, Asker, CurrentTurn, Due, Stop, StopReason, Thinking
 from perdure.values import EMPTY, FrozenDict, FrozenMap
 
 if TYPE_CHECKING:
@@ -123,6 +123,8 @@ def roll_back(session: Session, at: datetime, actor: str | None) -> Session:
     session = with_entry(
         session, at, "change", turn_id=current.turn_id, run_id=current.run_id, actor=actor, change="rollback"
     )
+    if session.compaction is not None:  # it may be of what is taken away: it is made anew
+        session = change(session, compaction=None, compact_for=Asker(actor=session.compaction.actor))
     session = without_messages(session, frozenset(current.message_ids))
     left = tuple(aside for aside in session.asides if aside.turn_id is None)
     return _settle(change(session, asides=left), at, TurnStatus.CANCELLED)
