@@ -5,40 +5,35 @@ None of them reaches what only trusted callers may do: begin a task, decide on a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, TypeAlias, assert_never, cast
 
 from pydantic import ConfigDict, Field, ValidationError
 
+from perdure import plan
 from perdure.errors import ConfigurationError, InvalidCommand
 from perdure.operations import derived_id
-from perdure.plan import MAX_PLAN, PLAN_FILE
-from perdure.tasking import replace_tasks
-from perdure.tasks import Task, TaskState
-from perdure.values import EMPTY, Frozen, FrozenMap, Text, freeze_object
+from perdure.plan import MAX_PLAN
+from perdure.state import explain
+from perdure.tasks import TaskState
+from perdure.todos import MAX_TODOS, TodoItem, write_todos
+from perdure.values import CLEAN, Frozen, Text, freeze_object
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from perdure.plan import PlanModeContext
     from perdure.state import AgentState
     from perdure.values import FrozenDict
 
-MAX_TODOS = 200
-MAX_TODO = 2000
-"""Todos of a list, and characters of one. More is no list that anybody follows."""
+MAX_NAMES = 1000
+"""Names of groups in one call."""
 
 
 class _Arguments(Frozen):
     model_config = ConfigDict(extra="forbid")
-
-
-class TodoItem(_Arguments):
-    """One todo, as a model writes it."""
-
-    content: Annotated[Text, Field(max_length=MAX_TODO)]
-    status: TaskState
-    priority: Text | None = None
 
 
 class TodoWrite(_Arguments):
@@ -54,19 +49,22 @@ class PlanEnter(_Arguments):
 class PlanWrite(_Arguments):
     """The whole plan."""
 
-    content: Annotated[Text, Field(max_length=MAX_PLAN)]
+    content: Annotated[str, Field(max_length=MAX_PLAN), CLEAN]
 
 
 class PlanExit(_Arguments):
     """What is to be done, for the person who decides."""
 
-    summary: Annotated[Text, Field(max_length=MAX_PLAN)] | None = None
+    summary: Annotated[str, Field(max_length=MAX_PLAN), CLEAN] | None = None
 
 
 class ResetEquippedTools(_Arguments):
     """The names of the groups that are to be on."""
 
-    to_activate: Annotated[tuple[Text, ...], Field(max_length=MAX_TODOS)]
+    to_activate: Annotated[tuple[Text, ...], Field(max_length=MAX_NAMES)]
+
+
+Arguments: TypeAlias = TodoWrite | PlanEnter | PlanWrite | PlanExit | ResetEquippedTools
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,32 +73,52 @@ class Builtin:
 
     name: str
     description: str
-    arguments: type[Frozen]
+    arguments: type[Arguments]
 
     @property
     def parameters(self) -> FrozenDict:
         """The JSON schema of the arguments."""
-        schema = self.arguments.model_json_schema()
-        schema.pop("title", None)
-        schema.pop("description", None)
-        schema.setdefault("properties", {})
-        return freeze_object(schema)
+        return _schema(self.arguments)
 
     def problem(self, arguments: Mapping[str, object]) -> str | None:
-        """Return what is wrong with these arguments, in words for the model, or None."""
+        """Return what is wrong with these arguments, in words for the model that don't repeat them, or None."""
         try:
-            self.arguments.model_validate(dict(arguments))
-        except ValidationError as error:
-            return _words(self.name, error)
+            self.read(arguments)
+        except InvalidCommand as error:
+            return str(error)
         return None
 
+    def read(self, arguments: Mapping[str, object]) -> Arguments:
+        """Read the arguments of a call.
 
-def _words(name: str, error: ValidationError) -> str:
-    lines = (
-        f"{'.'.join(str(part) for part in item['loc']) or 'arguments'}: {item['msg']}"
-        for item in error.errors(include_url=False, include_input=False, include_context=False)[:5]
-    )
-    return f"the arguments of {name} do not fit: {'; '.join(lines)}"
+        Raises:
+            InvalidCommand: they don't fit.
+        """
+        try:
+            return self.arguments.model_validate(arguments)
+        except ValidationError as error:
+            msg = f"the arguments of {self.name} do not fit: {explain(error)}"
+            raise InvalidCommand(msg) from None
+
+
+@lru_cache
+def _schema(arguments: type[Arguments]) -> FrozenDict:
+    return freeze_object(_plain(arguments.model_json_schema()))
+
+
+def _plain(schema: object) -> object:
+    """Leave out what is for readers of our code: titles, and the docstrings of our classes."""
+    match schema:
+        case dict():
+            items = cast("dict[str, object]", schema).items()
+            return {key: _plain(value) for key, value in items if key not in _WORDS or not isinstance(value, str)}
+        case list():
+            return [_plain(item) for item in cast("list[object]", schema)]
+        case _:
+            return schema
+
+
+_WORDS = frozenset({"title", "description"})
 
 
 TODO_WRITE = "todo_write"
@@ -142,6 +160,9 @@ RESET = Builtin(
     ResetEquippedTools,
 )
 
+BY_NAME: Mapping[str, Builtin] = {tool.name: tool for tool in (*GROUPS["todo"], *GROUPS["plan"], RESET)}
+"""All builtin tools by their own names."""
+
 
 def builtins_of(names: Sequence[str], meta_groups: Sequence[str]) -> tuple[Builtin, ...]:
     """Return the tools that perdure brings to an agent with these builtins and groups that its model may switch.
@@ -154,7 +175,9 @@ def builtins_of(names: Sequence[str], meta_groups: Sequence[str]) -> tuple[Built
         msg = f"builtins are any of {', '.join(GROUPS)}, each once; got {list(names)}"
         raise ConfigurationError(msg)
     tools = tuple(tool for name in names for tool in GROUPS[name])
-    return (*tools, RESET) if meta_groups else tools
+    if not meta_groups:
+        return tools
+    return (*tools, replace(RESET, description=f"{RESET.description} There are: {', '.join(meta_groups)}."))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,75 +208,50 @@ def run_builtin(
         seed: What new ids are made of; different for each call.
         meta_groups: The groups that the model may switch.
     """
+    builtin = BY_NAME.get(name)
+    if builtin is None:
+        return Ran(state, f"there is no such tool; perdure brings {', '.join(BY_NAME)}", ok=False)
     try:
-        match name:
-            case _ if name == TODO_WRITE:
-                return _write_todos(state, _read(TodoWrite, arguments), at, seed)
-            case _ if name == PLAN_ENTER:
-                return _enter_plan(state)
-            case _ if name == PLAN_WRITE:
-                return _write_plan(state, _read(PlanWrite, arguments))
-            case _ if name == PLAN_EXIT:
-                return _exit_plan(state)
-            case _ if name == RESET_EQUIPPED_TOOLS:
-                return _reset_tools(state, _read(ResetEquippedTools, arguments), meta_groups)
-            case _:
-                return Ran(state, f"there is no builtin {name!r}", ok=False)
-    except ValidationError as error:
-        return Ran(state, _words(name, error), ok=False)
+        given = builtin.read(arguments)
+        match given:
+            case TodoWrite():
+                return _write_todos(state, given, at, seed)
+            case PlanEnter():
+                return _with_plan(state, plan.enter(state.plan_mode_context), "plan mode is on: read and plan")
+            case PlanWrite():
+                return _with_plan(state, plan.write(state.plan_mode_context, given.content), "the plan is written")
+            case PlanExit():
+                return _leave_plan(state)
+            case ResetEquippedTools():
+                return _reset_tools(state, given, meta_groups)
+            case _:  # pragma: no cover
+                assert_never(given)
     except InvalidCommand as error:
         return Ran(state, str(error), ok=False)
 
 
-A = TypeVar("A", bound=Frozen)
-
-
-def _read(kind: type[A], arguments: FrozenDict) -> A:
-    return kind.model_validate(dict(arguments))
-
-
 def _write_todos(state: AgentState, given: TodoWrite, at: datetime, seed: str) -> Ran:
-    """Replace the list. An item that says the same as before keeps its id and the time that it was made."""
-    before = {todo.subject: todo for todo in reversed(state.tasks_context.tasks)}
-    todos: list[Task] = []
-    for index, item in enumerate(given.todos):
-        new_id = derived_id("todo", seed, str(index))
-        todo = before.pop(item.content, None) or Task(id=new_id, created_at=at.isoformat(), subject=item.content)
-        metadata = EMPTY if item.priority is None else FrozenMap({"priority": item.priority})
-        todos.append(todo.model_copy(update={"state": item.status, "metadata": metadata}))
-    tasks = replace_tasks(state.tasks_context, todos)
-    done = sum(todo.state is TaskState.COMPLETED for todo in todos)
-    return Ran(state.model_copy(update={"tasks_context": tasks}), f"{len(todos)} todos, {done} of them completed")
+    tasks = write_todos(state.tasks_context, given.todos, at, lambda number: derived_id("todo", seed, str(number)))
+    counts = {each: sum(todo.state is each for todo in tasks.tasks) for each in TaskState}
+    said = ", ".join(f"{many} {each.value.replace('_', ' ')}" for each, many in counts.items() if many)
+    return Ran(state.model_copy(update={"tasks_context": tasks}), f"the list is written: {said or 'it is empty'}")
 
 
-def _with_plan(state: AgentState, **fields: object) -> AgentState:
-    return state.model_copy(update={"plan_mode_context": state.plan_mode_context.model_copy(update=fields)})
+def _with_plan(state: AgentState, context: PlanModeContext, text: str) -> Ran:
+    return Ran(state.model_copy(update={"plan_mode_context": context}), text)
 
 
-def _enter_plan(state: AgentState) -> Ran:
-    if state.plan_mode_context.plan_active:
-        return Ran(state, "plan mode is on already")
-    return Ran(_with_plan(state, plan_active=True), "plan mode is on: read and plan, and change nothing")
-
-
-def _write_plan(state: AgentState, given: PlanWrite) -> Ran:
-    if not state.plan_mode_context.plan_active:
-        return Ran(state, "plan mode is off; enter it first", ok=False)
-    if not given.content.strip():
-        return Ran(state, "the plan is blank", ok=False)
-    return Ran(_with_plan(state, plan=given.content, current_plan_file=PLAN_FILE), "the plan is written")
-
-
-def _exit_plan(state: AgentState) -> Ran:
+def _leave_plan(state: AgentState) -> Ran:
     if not state.plan_mode_context.plan_active:
         return Ran(state, "plan mode is off already", ok=False)
-    return Ran(_with_plan(state, plan_active=False), "plan mode is off: carry the plan out")
+    return _with_plan(state, plan.leave(state.plan_mode_context), "plan mode is off: carry the plan out")
 
 
 def _reset_tools(state: AgentState, given: ResetEquippedTools, meta_groups: Sequence[str]) -> Ran:
-    unknown = sorted(set(given.to_activate) - set(meta_groups))
+    unknown = set(given.to_activate) - set(meta_groups)
     if unknown:
-        return Ran(state, f"{len(unknown)} of these are no groups; there are: {', '.join(meta_groups)}", ok=False)
+        known = ", ".join(meta_groups) or "none"
+        return Ran(state, f"{len(unknown)} of these are no groups that you may switch; there are: {known}", ok=False)
     chosen = [name for name in meta_groups if name in given.to_activate]
     others = [name for name in state.tool_context.activated_groups if name not in meta_groups]
     tools = state.tool_context.model_copy(update={"activated_groups": (*others, *chosen)})

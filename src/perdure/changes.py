@@ -1,51 +1,76 @@
 """Typed changes of a session's state, as trusted callers make them: `SessionHandle.update_state` takes them.
 
-Each may be made by position, in the order of its fields. They are applied all or not at all.
+Each may be made by position, in the order of its fields; `change` names its kind in JSON. They are applied all or not
+at all, and none of them reaches what the session is called.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY  # noqa: TC003  # dataclasses look for it in the module
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar, assert_never, cast
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
-from perdure.errors import InvalidCommand
+from perdure.errors import InvalidCommand, StaleRevision
 from perdure.messages import Message, flaws
 from perdure.operations import derived_id
 from perdure.permissions import PermissionMode, PermissionRule, with_rule, without_rule
+from perdure.plan import enter, leave
 from perdure.tasking import (
+    MAX_REFERENCE,
     begin_task,
     decide_requirement,
     invalidate_subject,
     propose_requirement,
     record_verification,
-    replace_tasks,
     set_subject_version,
 )
-from perdure.tasks import (
-    MAX_REQUIREMENT_TEXT,
-    RequirementDecision,
-    RequirementKind,
-    RequirementStatus,
-    Scope,
-    Task,
-    Verification,
-)
-from perdure.values import FrozenDict, Text, freeze_record
+from perdure.tasks import RequirementDecision, RequirementKind, RequirementStatus, Scope, Task, Verification
+from perdure.todos import replace_tasks
+from perdure.toolnames import MAX_INSIDE
+from perdure.values import Frozen, FrozenDict, Text, freeze_record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from perdure.state import AgentState
     from perdure.tasks import TasksContext
 
 MAX_CHANGES = 100
 """Changes that are made at once."""
 
+MAX_GROUPS = 1000
+"""Tool groups that are on at once."""
 
-_STRICT = ConfigDict(extra="forbid")
+_STRICT = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    Several: TypeAlias = Sequence[T]
+else:
+    # Any sequence is taken, and kept as a tuple.
+    Several = tuple[T, ...]
+
+
+def _exactly(model: type[Frozen]) -> BeforeValidator:
+    """Refuse fields that a model would read over: with its content misspelt, a rule would cover every call."""
+    known = {name for field, info in model.model_fields.items() for name in (field, info.alias) if name is not None}
+
+    def check(value: object) -> object:
+        if isinstance(value, Mapping) and not known.issuperset(cast("Mapping[object, object]", value)):
+            msg = f"has a field that is not known; there are {', '.join(model.model_fields)}"
+            raise ValueError(msg)
+        return cast("object", value)
+
+    return BeforeValidator(check)
+
+
+_Rule: TypeAlias = Annotated[PermissionRule, _exactly(PermissionRule)]
+_Scope: TypeAlias = Annotated[Scope, _exactly(Scope)]
+_Task: TypeAlias = Annotated[Task, _exactly(Task)]
+_Decision: TypeAlias = Annotated[RequirementDecision, _exactly(RequirementDecision)]
+_Report: TypeAlias = Annotated[Verification, _exactly(Verification)]
 
 
 @dataclass(frozen=True, config=_STRICT)
@@ -61,7 +86,7 @@ class SetPermissionMode:
 class AddRule:
     """Add a permission rule to the list that its behavior names."""
 
-    rule: PermissionRule
+    rule: _Rule
     _: KW_ONLY
     change: Literal["add_rule"] = "add_rule"
 
@@ -70,7 +95,7 @@ class AddRule:
 class RemoveRule:
     """Take a permission rule away, whatever its source."""
 
-    rule: PermissionRule
+    rule: _Rule
     _: KW_ONLY
     change: Literal["remove_rule"] = "remove_rule"
 
@@ -79,7 +104,7 @@ class RemoveRule:
 class SetContext:
     """Put other messages in the place of the context."""
 
-    messages: tuple[Message, ...]
+    messages: Several[Message]
     _: KW_ONLY
     change: Literal["set_context"] = "set_context"
 
@@ -97,7 +122,7 @@ class SetSummary:
 class SetActivatedGroups:
     """Say which tool groups are on: exactly these."""
 
-    names: Annotated[tuple[Text, ...], Field(max_length=1000)]
+    names: Several[Text]
     _: KW_ONLY
     change: Literal["set_activated_groups"] = "set_activated_groups"
 
@@ -115,7 +140,7 @@ class SetPlanMode:
 class BeginTask:
     """Begin a task, with nothing of the one before."""
 
-    scope: Scope
+    scope: _Scope
     _: KW_ONLY
     change: Literal["begin_task"] = "begin_task"
 
@@ -124,7 +149,7 @@ class BeginTask:
 class ReplaceTasks:
     """Put other todos in the place of the list."""
 
-    tasks: Annotated[tuple[Task, ...], Field(max_length=1000)]
+    tasks: Several[_Task]
     _: KW_ONLY
     change: Literal["replace_tasks"] = "replace_tasks"
 
@@ -134,7 +159,7 @@ class ProposeRequirement:
     """Add a candidate for a requirement."""
 
     kind: RequirementKind
-    text: Annotated[Text, Field(max_length=MAX_REQUIREMENT_TEXT)]
+    text: Text
     source: Text | None = None
     _: KW_ONLY
     change: Literal["propose_requirement"] = "propose_requirement"
@@ -146,7 +171,7 @@ class DecideRequirement:
 
     id: Text
     status: RequirementStatus
-    decision: RequirementDecision
+    decision: _Decision
     _: KW_ONLY
     change: Literal["decide_requirement"] = "decide_requirement"
 
@@ -172,7 +197,7 @@ class InvalidateSubject:
 class RecordVerification:
     """Record what a verifier found."""
 
-    report: Verification
+    report: _Report
     _: KW_ONLY
     change: Literal["record_verification"] = "record_verification"
 
@@ -212,11 +237,15 @@ def apply_changes(state: AgentState, changes: Sequence[AnyChange]) -> AgentState
     """Return the state after all of these changes, but for its revision.
 
     Raises:
-        InvalidCommand: one of them is not possible.
+        InvalidCommand: one of them is not possible; the words say which.
         StaleRevision: a verification is of another task, contract or subject.
     """
-    for change in changes:
-        state = _applied(state, change)
+    for number, change in enumerate(changes, 1):
+        try:
+            state = _applied(state, change)
+        except (InvalidCommand, StaleRevision) as error:
+            msg = f"change {number} of {len(changes)}, {change.change}: {error}"
+            raise type(error)(msg) from None
     return state
 
 
@@ -232,8 +261,8 @@ def _applied(state: AgentState, change: AnyChange) -> AgentState:
             tools = state.tool_context.model_copy(update={"activated_groups": _checked_names(change.names)})
             return state.model_copy(update={"tool_context": tools})
         case SetPlanMode():
-            plan = state.plan_mode_context.model_copy(update={"plan_active": change.active})
-            return state.model_copy(update={"plan_mode_context": plan})
+            switch = enter if change.active else leave
+            return state.model_copy(update={"plan_mode_context": switch(state.plan_mode_context)})
         case _:
             return state.model_copy(update={"tasks_context": _with_contract(state, change)})
 
@@ -259,25 +288,32 @@ def _checked_rule(rule: PermissionRule) -> PermissionRule:
     if not rule.tool_name.strip():
         msg = "a rule names a tool; this one is blank"
         raise InvalidCommand(msg)
+    sizes = {"tool_name": MAX_INSIDE, "source": MAX_REFERENCE}
+    for name, limit in sizes.items():
+        if len(getattr(rule, name) or "") > limit:
+            msg = f"a rule's {name} has at most {limit} characters"
+            raise InvalidCommand(msg)
     return rule
 
 
-def _checked_messages(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    flaw = next(flaws(messages), None)
-    if flaw is not None:
-        msg = f"no model would take these messages: {flaw}"
+def _checked_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
+    if any(flaws(messages)):
+        msg = "no model would take these messages: each tool call needs one result, right behind the call's message"
         raise InvalidCommand(msg)
     if len({message.id for message in messages}) != len(messages):
         msg = "two messages have the same id; give each its own"
         raise InvalidCommand(msg)
-    return messages
+    return tuple(messages)
 
 
-def _checked_names(names: tuple[str, ...]) -> tuple[str, ...]:
+def _checked_names(names: Sequence[str]) -> tuple[str, ...]:
     if len(set(names)) != len(names) or not all(name.strip() for name in names):
-        msg = "the names of tool groups are different, and none is blank"
+        msg = "one name of a tool group is blank, or stands twice; name each group once"
         raise InvalidCommand(msg)
-    return names
+    if len(names) > MAX_GROUPS or max(map(len, names), default=0) > MAX_INSIDE:
+        msg = f"{MAX_GROUPS} tool groups, each with a name of {MAX_INSIDE} characters, are the most"
+        raise InvalidCommand(msg)
+    return tuple(names)
 
 
 def _with_contract(state: AgentState, change: ContractChange) -> TasksContext:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pydantic import Field
 
-from pydantic import model_serializer
-
+from perdure.errors import InvalidCommand
 from perdure.values import Frozen, Text
-
-if TYPE_CHECKING:
-    from pydantic import SerializerFunctionWrapHandler
 
 PLAN_FILE = "plan.md"
 """What a plan is called in the state, which has a place for a name only."""
 
-MAX_PLAN = 50_000
-"""Characters of a plan, which each model call reads."""
+MAX_PLAN = 16_000
+"""Characters of a plan. While plan mode is on, history carries it with each model call."""
+
+
+def _none(value: object) -> bool:
+    return value is None
 
 
 class PlanModeContext(Frozen):
@@ -23,11 +23,32 @@ class PlanModeContext(Frozen):
 
     plan_active: bool = False
     current_plan_file: Text | None = None
-    plan: Text | None = None
+    plan: Text | None = Field(default=None, exclude_if=_none)
 
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = handler(self)
-        if self.plan is None:
-            fields.pop("plan", None)
-        return fields
+
+def enter(context: PlanModeContext) -> PlanModeContext:
+    """Switch plan mode on. A plan that was written before stays until another is written."""
+    return context.model_copy(update={"plan_active": True})
+
+
+def write(context: PlanModeContext, content: str) -> PlanModeContext:
+    """Put a plan in the place of the one before.
+
+    Raises:
+        InvalidCommand: plan mode is off, or the plan is blank or too long.
+    """
+    if not context.plan_active:
+        msg = "plan mode is off, and a plan is written in plan mode only; enter it first"
+        raise InvalidCommand(msg)
+    if not content.strip():
+        msg = "the plan is blank; write what is to be done"
+        raise InvalidCommand(msg)
+    if len(content) > MAX_PLAN:
+        msg = f"the plan has {len(content)} characters; {MAX_PLAN} are the most"
+        raise InvalidCommand(msg)
+    return context.model_copy(update={"plan": content, "current_plan_file": PLAN_FILE})
+
+
+def leave(context: PlanModeContext) -> PlanModeContext:
+    """Switch plan mode off. The plan stays, to be carried out."""
+    return context.model_copy(update={"plan_active": False})

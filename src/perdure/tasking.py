@@ -1,4 +1,4 @@
-"""How todos and the contract of a task change. Each function returns the tasks after, or refuses and changes nothing.
+"""How the contract of a task changes. Each function returns the tasks after, or refuses and changes nothing.
 
 What is checked, what is verified and what is done are never inferred from each other: a requirement is confirmed by
 `decide_requirement` alone, and verified by `record_verification` alone.
@@ -10,21 +10,24 @@ from typing import TYPE_CHECKING, TypeVar
 
 from perdure.errors import InvalidCommand, StaleRevision
 from perdure.tasks import (
+    MAX_REQUIREMENT_TEXT,
     MAX_REQUIREMENTS,
     Binding,
     Requirement,
     RequirementKind,
     RequirementStatus,
-    Task,
     TasksContext,
-    TaskState,
 )
-from perdure.values import Frozen
+from perdure.values import Frozen, json_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from perdure.tasks import RequirementDecision, Scope, Verification
+
+MAX_REFERENCE = 2000
+"""Characters of what names something elsewhere: a source, a version."""
+
+MAX_RECORD_BYTES = 16 * 1024
+"""A scope, a todo, a decision or a report as JSON. The contract is read whole, and travels with the session."""
 
 M = TypeVar("M", bound=Frozen)
 
@@ -33,64 +36,71 @@ def _with(model: M, /, **fields: object) -> M:
     return model.model_copy(update=fields)
 
 
-def _revised(tasks: TasksContext, /, **fields: object) -> TasksContext:
+def revised(tasks: TasksContext, /, **fields: object) -> TasksContext:
+    """Return the tasks with some fields changed, one revision on."""
     return _with(tasks, revision=tasks.revision + 1, **fields)
 
 
 def _renegotiated(tasks: TasksContext, /, **fields: object) -> TasksContext:
     """A change of the contract: what was verified before was verified of another one."""
-    return _revised(tasks, contract_version=tasks.contract_version + 1, **fields)
+    return revised(tasks, contract_version=tasks.contract_version + 1, **fields)
+
+
+def check_size(what: str, record: Frozen) -> None:
+    """Refuse a record that is too large.
+
+    Raises:
+        InvalidCommand: it has more than `MAX_RECORD_BYTES` as JSON.
+    """
+    if json_bytes(record) > MAX_RECORD_BYTES:
+        msg = f"{what} has more than {MAX_RECORD_BYTES} bytes; keep long text elsewhere and say where it is"
+        raise InvalidCommand(msg)
+
+
+def check_said(what: str, text: str, limit: int) -> None:
+    """Refuse a text that says nothing, or too much. The words never repeat it.
+
+    Raises:
+        InvalidCommand: it is blank, or has more than `limit` characters.
+    """
+    if not text.strip():
+        msg = f"{what} is blank; give it words"
+        raise InvalidCommand(msg)
+    if len(text) > limit:
+        msg = f"{what} has {len(text)} characters; {limit} are the most"
+        raise InvalidCommand(msg)
 
 
 def begin_task(tasks: TasksContext, scope: Scope) -> TasksContext:
     """Begin a task, with nothing of the one before. The same scope again changes nothing.
 
     Raises:
-        InvalidCommand: the task has been begun with another objective.
+        InvalidCommand: the scope is blank or too large, or its task was begun with another objective or source.
     """
     if tasks.scope == scope:
         return tasks
+    check_said("the task's id", scope.task_id, MAX_REFERENCE)
+    check_size("the scope", scope)
+    check_said("the task's objective", scope.objective, MAX_RECORD_BYTES)
     if tasks.scope is not None and tasks.scope.task_id == scope.task_id:
-        msg = f"task {scope.task_id!r} has another objective already; begin another task under an id of its own"
+        msg = "the task was begun with another objective or source; begin a new one under an id of its own"
         raise InvalidCommand(msg)
     return _renegotiated(tasks, scope=scope, tasks=(), requirements=(), verifications=(), subject_version=None)
-
-
-def replace_tasks(tasks: TasksContext, todos: Sequence[Task]) -> TasksContext:
-    """Put other todos in the place of the list.
-
-    Raises:
-        InvalidCommand: one is blank, two are in progress, or an id stands twice.
-    """
-    _check_todos(todos)
-    return _revised(tasks, tasks=tuple(todos))
-
-
-def _check_todos(todos: Sequence[Task]) -> None:
-    if any(not todo.subject.strip() for todo in todos):
-        msg = "a todo must say what is to be done: one is blank"
-        raise InvalidCommand(msg)
-    if sum(todo.state is TaskState.IN_PROGRESS for todo in todos) > 1:
-        msg = "one todo may be in progress at a time; leave the others pending"
-        raise InvalidCommand(msg)
-    if len({todo.id for todo in todos}) != len(todos):
-        msg = "two todos have the same id; give each its own"
-        raise InvalidCommand(msg)
 
 
 def propose_requirement(
     tasks: TasksContext, kind: RequirementKind, text: str, source: str | None, requirement_id: str
 ) -> TasksContext:
-    """Add a candidate. The same kind, text and source again changes nothing.
+    """Add a candidate. The same kind, text and source again changes nothing; a blank source is none.
 
     Raises:
-        InvalidCommand: it is blank, or there are as many as there may be.
+        InvalidCommand: it is blank or too long, or there are as many as there may be.
     """
-    if not text.strip():
-        msg = "a requirement must say something: it is blank"
-        raise InvalidCommand(msg)
-    proposed = (kind, text, source)
-    if any((one.kind, one.text, one.proposed_source_ref) == proposed for one in tasks.requirements):
+    source = source if source is not None and source.strip() else None
+    check_said("the requirement", text, MAX_REQUIREMENT_TEXT)
+    if source is not None:
+        check_said("the source", source, MAX_REFERENCE)
+    if any((one.kind, one.text, one.proposed_source_ref) == (kind, text, source) for one in tasks.requirements):
         return tasks
     if len(tasks.requirements) >= MAX_REQUIREMENTS:
         msg = f"there are {MAX_REQUIREMENTS} requirements, which is the most; begin a task of its own for the rest"
@@ -105,11 +115,12 @@ def decide_requirement(
     """Confirm or reject a requirement. Deciding the same again changes nothing.
 
     Raises:
-        InvalidCommand: there is no such requirement, or the status is no decision.
+        InvalidCommand: there is no such requirement, the status is no decision, or the decision is too large.
     """
     if status is RequirementStatus.CANDIDATE:
         msg = "a requirement is decided as CONFIRMED or REJECTED; CANDIDATE is what it was before"
         raise InvalidCommand(msg)
+    check_size("the decision", decision)
     one = _requirement(tasks, requirement_id)
     if (one.status, one.decision) == (status, decision):
         return tasks
@@ -129,11 +140,12 @@ def set_subject_version(tasks: TasksContext, version: str) -> TasksContext:
     """Say which version of the thing the task is about is the present one. The same again changes nothing.
 
     Raises:
-        InvalidCommand: no task was begun, or the version is blank.
+        InvalidCommand: no task was begun, or the version is blank or too long.
     """
     if not version.strip():
         msg = "the version is blank; invalidate the subject if there is none"
         raise InvalidCommand(msg)
+    check_said("the version", version, MAX_REFERENCE)
     if tasks.scope is None:
         msg = "no task was begun; begin one before its subject has a version"
         raise InvalidCommand(msg)
@@ -141,7 +153,7 @@ def set_subject_version(tasks: TasksContext, version: str) -> TasksContext:
 
 
 def invalidate_subject(tasks: TasksContext) -> TasksContext:
-    """Say that no version of the subject is the present one."""
+    """Say that no version of the subject is the present one. Whatever was verified is stale then, each time."""
     return _renegotiated(tasks, subject_version=None)
 
 
@@ -164,14 +176,19 @@ def record_verification(tasks: TasksContext, report: Verification) -> TasksConte
 
     Raises:
         StaleRevision: it was made of another task, contract or subject.
-        InvalidCommand: the requirement is no confirmed acceptance criterion.
+        InvalidCommand: the requirement is no confirmed acceptance criterion, or the report is blank or too large.
     """
-    if report.binding != binding(tasks):
-        msg = f"the verification is bound to something else than the present {binding(tasks)!r}; verify that"
+    if not is_current(tasks, report):
+        msg = (
+            f"the verification is bound to another task, contract or subject than the present ones (the contract is at "
+            f"version {tasks.contract_version}); read the state and verify what stands there now"
+        )
         raise StaleRevision(msg)
+    check_said("the report's id", report.id, MAX_REFERENCE)
+    check_size("the report", report)
     one = _requirement(tasks, report.requirement_id)
     if (one.kind, one.status) != (RequirementKind.ACCEPTANCE_CRITERION, RequirementStatus.CONFIRMED):
-        msg = "only a confirmed acceptance criterion is verified; this one is " + f"{one.status.value} {one.kind.value}"
+        msg = f"this is a {one.status.value} {one.kind.value}; only a CONFIRMED ACCEPTANCE_CRITERION can be verified"
         raise InvalidCommand(msg)
     others = tuple(each for each in tasks.verifications if each.requirement_id != report.requirement_id)
-    return _revised(tasks, verifications=(*others, report))
+    return revised(tasks, verifications=(*others, report))
