@@ -146,7 +146,7 @@ async def test_an_approval_that_is_asked_before_a_deploy_is_answered_after_it_an
     [
         ({"order_id": "A1", "amount": 300}, [("A1", 300)], "refunded 300"),
         ({"order_id": "A1", "amount": 3000}, [], "never that much"),
-        ({"order_id": "B9", "amount": 1}, [], "a rule forbids"),
+        ({"order_id": "B9", "amount": 1}, [], "forbids this call"),
         ({"order_id": "A1", "amount": "a lot"}, [], "do not fit"),
     ],
 )

@@ -354,7 +354,7 @@ async def test_only_trusted_callers_decide_and_verify_and_a_change_of_contract_m
         told = model.requests[-1].instructions
         assert "it is short" in told
         assert "PASSED" in told
-        assert "stale" not in told
+        assert ", stale" not in told
         other = ProposeRequirement(RequirementKind.CONSTRAINT, "no adjectives", None)
         await _change(session, other)
         second = (await session.state()).tasks_context.requirements[1]

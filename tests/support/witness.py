@@ -199,7 +199,7 @@ class Witness:
         texts = list(_texts(after))
         said = tuple(replace(one, gone=one.gone or not any(one.text in text for text in texts)) for one in self.said)
         current = None if after.current is None else after.current.turn_id
-        touched = self.touched | ({current} if current and current in self.owners[:messages] else set())
+        touched = self.touched | {current} if current and current in self.owners[:messages] else self.touched
         return replace(self, owners=self.owners[messages:], said=said, touched=touched)
 
     def _owner(self, message: Message, before: Session) -> str | None:
