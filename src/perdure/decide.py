@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from perdure.contract import CallPlan, Inquiry, ModelCall, ToolInvocation
+from perdure.messages import Role
 from perdure.models import Purpose
 from perdure.operations import MODEL, derived_id, readable_id
 from perdure.projections import projections
@@ -29,6 +30,10 @@ EMPTY_ATTRIBUTES: FrozenMap[str] = FrozenMap()
 MAX_DELTA_BYTES = 256 * 1024
 """Messages since the last model call travel with the next one up to this size. Larger ones are read by the worker
 through a query, which costs no history."""
+
+
+MAX_REMINDER = 500
+"""Characters of a request that a model is reminded of."""
 
 
 class Wanted(StrEnum):
@@ -217,14 +222,29 @@ def model_call(session: Session, wish: CallModel) -> ModelCall:
             "delta": _delta(session),
             "clock_from": current.clock_from,
             "defaults_wanted": bool(session.unset),
-            "projections": projections(
-                state.tasks_context,
-                state.plan_mode_context,
-                requirements=limits.show_requirements,
-                verifications=limits.show_verifications,
+            "projections": (
+                *projections(
+                    state.tasks_context,
+                    state.plan_mode_context,
+                    requirements=limits.show_requirements,
+                    verifications=limits.show_verifications,
+                ),
+                *_reminder(session, current),
             ),
         }
     )
+
+
+def _reminder(session: Session, current: CurrentTurn) -> Iterator[str]:
+    """Say what a turn that was resumed is about, where others have talked since."""
+    resumed = current.step == current.first_step and current.step > 1
+    context, mine = session.state.context, frozenset(current.message_ids)
+    if not resumed or not context or context[-1].id in mine:
+        return
+    asked = next((message.text for message in context if message.id in mine and message.role is Role.USER), "")
+    if asked:
+        shown = " ".join(asked.split())[:MAX_REMINDER]
+        yield f"You were stopped while you worked on this request of the user, and are to go on with it now: {shown}"
 
 
 def _delta(session: Session) -> tuple[Message, ...] | None:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from perdure.contract import Limits, Mark
 from perdure.identity import SessionKey
-from perdure.messages import Message, Usage, chain, chain_all, context_origin
+from perdure.messages import Message, ToolResultBlock, Usage, chain, chain_all, context_origin
 from perdure.results import EntryKind, Rejection, SessionStatus, TranscriptEntry, TurnStatus
 from perdure.state import AgentState
 from perdure.turns import (
@@ -22,6 +22,7 @@ from perdure.turns import (
     CurrentTurn,
     Doubt,
     Joined,
+    LateResult,
     Pause,
     QueuedTurn,
     TurnRecord,
@@ -30,7 +31,7 @@ from perdure.turns import (
 from perdure.values import Frozen, FrozenDict, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
 
     from perdure.permissions import PermissionContext
@@ -52,6 +53,7 @@ class Session(Frozen):
     `head` is the digest of the whole context; `known` the place up to which the worker that made the last model call
     has it already. `unfinished` is the turn that ended last of those that were interrupted or failed: the one that can
     be resumed. `parked` is the turn whose end holds the queue. `asides` is input that the next step will see.
+    `late` is what became of calls after their turns had gone on, which the next model call will be told.
     `answered` are the last requests that somebody has answered. `context_tokens` is what the context had at the last
     model call, and `compact_again_over` the size below which the next summary is not tried. `compact_for` and
     `clear_for` are who waits for either. `unset` are the settings that the agent's definition still has to give.
@@ -71,6 +73,7 @@ class Session(Frozen):
     turn_count: int = 0
     limits: Limits = Field(default_factory=Limits)
     uncertain: tuple[Uncertain, ...] = ()
+    late: tuple[LateResult, ...] = ()
     answered: tuple[Answered, ...] = ()
     compaction: Compaction | None = None
     compactions: int = 0
@@ -255,6 +258,38 @@ def without_messages(session: Session, ids: frozenset[str]) -> Session:
         known = session.known
     state = change(session.state, context=tuple(kept), revision=session.state.revision + 1)
     return change(session, state=state, head=head, known=known)
+
+
+def with_late_results(session: Session) -> Session:
+    """Put results that came late in the place of those that stood in for them. Only where no model call is under way.
+
+    What the last worker has of the context is known only up to the first of them.
+    """
+    if not session.late:
+        return session
+    late = {one.call_id: one.result for one in session.late}
+    session = change(session, late=())
+    context = session.state.context
+    amended = tuple(_amended(message, late) for message in context)
+    first = next((index for index, message in enumerate(context) if amended[index] is not message), None)
+    if first is None:
+        return session
+    origin = chain_all(context_origin(session.state.summary), amended[:first])
+    known = min(session.known, Mark(position=first, digest=origin), key=lambda mark: mark.position)
+    state = change(session.state, context=amended, revision=session.state.revision + 1)
+    return change(session, state=state, head=chain_all(origin, amended[first:]), known=known)
+
+
+def _amended(message: Message, late: Mapping[str, ToolResultBlock]) -> Message:
+    if not any(result.id in late for result in message.results):
+        return message
+    blocks = (
+        change(late[block.id], id=block.id, name=block.name)
+        if isinstance(block, ToolResultBlock) and block.id in late
+        else block
+        for block in message.content
+    )
+    return change(message, content=tuple(blocks))
 
 
 def status_of(session: Session, turn_id: str) -> TurnStatus | None:

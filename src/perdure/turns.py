@@ -130,6 +130,13 @@ class Uncertain(Operation):
     over_by: datetime | None = None
 
 
+class LateResult(Frozen):
+    """What became of a call after its turn had gone on without it. It takes its place before the next model call."""
+
+    call_id: str
+    result: ToolResultBlock
+
+
 class Request(Frozen):
     """What a suspended turn waits for. Which calls it is about is to be seen from them."""
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.decide import AskTool, decide, inquiry
+from perdure.decide import AskTool, CallModel, decide, inquiry, model_call
 from perdure.errors import InvalidCommand, UncertainOperations
 from perdure.facts import ToolLost
-from perdure.messages import ResultState
+from perdure.messages import ResultState, flaws
 from perdure.operations import Effect
 from perdure.results import SessionStatus, TurnStatus
 from perdure.rules.outcomes import MAX_RERUNS
 from perdure.turns import Doubt
 from perdure.views import reconcile_receipt
+from tests.support.invariants import digests_say_what_the_context_is
 from tests.support.lives import Call, Life, result_states
 
 PAY = Call("pay", Effect.ONCE)
@@ -252,3 +253,53 @@ def test_both_a_lost_call_and_one_outside_are_waited_for_side_by_side() -> None:
         assert life.status("t1") is TurnStatus.SUSPENDED
         next(iter(steps.values()))()
         assert life.wanted == ["model"]
+
+
+# ---- what comes late ------------------------------------------------------------------------------------------------
+
+
+def test_a_result_that_comes_after_its_turn_was_stopped_takes_its_place_before_the_next_model_call() -> None:
+    """B25, B30: a model that was told that the outcome is unknown is told what it was when the turn goes on."""
+    life, operation = interrupted_while_paying(PAY)
+    assert "unknown" in life.results[0].text
+    known = life.session.known
+    life.finish(0, "paid after all", operation_id=operation)
+    assert "unknown" in life.results[0].text, "nothing changes under the feet of a call that may be under way"
+    life.resume("t1")
+    assert [(result.state, result.text) for result in life.results] == [(ResultState.SUCCESS, "paid after all")]
+    assert life.session.known.position <= known.position
+    digests_say_what_the_context_is(life.session)
+    assert not list(flaws(life.session.state.context))
+
+
+def test_what_somebody_says_of_a_turn_that_is_over_is_told_to_the_next_one() -> None:
+    """B34: whichever it is."""
+    life, operation = interrupted_while_paying(PAY)
+    life.lose(0, operation_id=operation)
+    life.reconcile(every="happened")
+    life.submit("what now?", turn_id="t2")
+    assert [result.text for result in life.results] == ["as the ledger says"]
+    digests_say_what_the_context_is(life.session)
+
+
+def test_a_turn_that_is_resumed_after_others_have_talked_is_reminded_of_what_it_is_about() -> None:
+    """B30: its input is not said again; the model is told beside the context, and once."""
+    life = Life()
+    life.submit("refund A1", turn_id="t1")
+    life.answer("", LOOK)
+    life.interrupt()
+    life.submit("how is the weather?", turn_id="t2")
+    life.answer("fine")
+    life.resume("t1")
+    said = life.said
+    (wish,) = decide(life.session)
+    assert isinstance(wish, CallModel)
+    (reminder,) = model_call(life.session, wish).projections
+    assert reminder.endswith("refund A1")
+    assert life.said == said
+    life.answer("", LOOK)
+    life.start(0)
+    life.finish(0)
+    (wish,) = decide(life.session)
+    assert isinstance(wish, CallModel)
+    assert model_call(life.session, wish).projections == ()

@@ -24,7 +24,7 @@ from perdure.facts import (
     ToolStarted,
     TurnSubmitted,
 )
-from perdure.messages import Role, Usage, blocks_text
+from perdure.messages import Role, ToolResultBlock, Usage, blocks_text
 from perdure.operations import Effect, derived_id
 from perdure.results import TurnStatus
 from perdure.turns import Acting
@@ -179,7 +179,10 @@ class Witness:
         gone = rolled_back(before, fact)
         owned = zip(was, heard.owners, strict=True)
         kept = [(message, owner) for message, owner in owned if not gone or owner != gone]
-        stayed = len(now) >= len(kept) and all(message is now[index] for index, (message, _) in enumerate(kept))
+        late = {one.call_id for one in (*before.late, *after.late)}
+        stayed = len(now) >= len(kept) and all(
+            _same(message, now[index], late) for index, (message, _) in enumerate(kept)
+        )
         assert stayed, "what stood in the context has changed"
         assert after.state.revision > before.state.revision, "the state changed under the same revision"
         new = tuple(heard._owner(message, before) for message in now[len(kept) :])  # a copy of itself
@@ -226,6 +229,15 @@ class Witness:
         if wanted == self.wanted:
             return self
         return replace(self, wanted=wanted, over=(self.over | ended) - wanted)
+
+
+def _same(before: Message, after: Message, late: set[str]) -> bool:
+    """Whether a message is what it was, but for results that stood in for those that have come since."""
+    if before is after:
+        return True
+    results = zip(before.content, after.content, strict=True)
+    changed = {block.id for block, new in results if block != new and isinstance(block, ToolResultBlock)}
+    return before.id == after.id and before.role is Role.TOOL and changed <= late
 
 
 def _cleared(before: Session, after: Session) -> bool:

@@ -45,7 +45,9 @@ def state_changed(session: Session, fact: StateChanged) -> Session:
 
 def _forget_context(session: Session) -> Session:
     """Give up what only made sense with the messages that were there: a turn to be resumed, a summary on its way."""
-    return change(session, unfinished=None, parked=None, compaction=None, compact_for=None, compact_again_over=0)
+    return change(
+        session, unfinished=None, parked=None, compaction=None, compact_for=None, compact_again_over=0, late=()
+    )
 
 
 def clear_requested(session: Session, fact: ClearRequested) -> Session:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from perdure.messages import ResultState, TextBlock, ToolResultBlock, as_json
 from perdure.rules.calls import calls_of, result_entry, with_calls
 from perdure.session import Session, change, with_entry
-from perdure.turns import CurrentTurn, Doubt, PlannedCall, Uncertain
+from perdure.turns import CurrentTurn, Doubt, LateResult, PlannedCall, Uncertain
 from perdure.values import canonical_json
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from perdure.contract import CallPlan
     from perdure.facts import FoundOut, OutcomesStated, ToolLost
     from perdure.values import Json
+
+MAX_LATE = 100
+"""Late results that wait for the next step. A session that nobody talks to must not collect them without end."""
 
 MAX_RERUNS = 3
 """How often a call that did not happen is handed out again of itself. One that is lost each time needs a person."""
@@ -37,11 +40,14 @@ def finish_call(session: Session, at: datetime, operation: str, result: ToolResu
 
 
 def _settle_late(session: Session, at: datetime, operation: str, result: ToolResultBlock) -> Session:
-    """Take in the result of an operation that was uncertain: it is certain now. The context has moved on."""
+    """Take in the result of an operation that was uncertain. The context has moved on; the next step is told."""
     known = _uncertain(session, operation)
     if known is None:
         return session
     session = _certain(session, operation)
+    if known.plan is not None:
+        late = LateResult(call_id=known.plan.call_id, result=result)
+        session = change(session, late=(*session.late, late)[-MAX_LATE:])
     return with_entry(
         session,
         at,

@@ -14,7 +14,7 @@ from perdure.rules.compacting import begin_compaction, compaction_due
 from perdure.rules.ending import MAX_STEPS, end_stopped, fail, say, say_results
 from perdure.rules.interactions import outstanding, suspend
 from perdure.rules.runs import begin_run
-from perdure.session import Session, change, with_record
+from perdure.session import Session, change, with_late_results, with_record
 from perdure.turns import Acting, CurrentTurn, Doubt, Due, PlannedCall, Thinking
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _begin_step(session: Session, at: datetime, current: CurrentTurn) -> Session
         return session
     if compaction_due(session):
         return begin_compaction(session, at)
-    session = see_asides(session, at)
+    session = see_asides(with_late_results(session), at)
     current = session.current or current
     step = current.step + 1
     wanted = operation_id(
