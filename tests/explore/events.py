@@ -1,7 +1,7 @@
 """Everything that can happen to a small session: what people may ask, and how what is under way may end.
 
-Two turns, one steering, one injected input, one interrupt with words, two resumes: each adds to what was said, so that
-without a bound there would be no end. Everything else may come as often as it likes.
+Two turns, one steering, one injected input, one interrupt with words, two resumes, three answers: each adds to what was
+said, so that without a bound there would be no end. Everything else may come as often as it likes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from perdure.commands import (
     OnBusy,
     Partial,
     Pause,
+    Reconcile,
+    Respond,
     ResumeTurn,
+    Settlement,
     Steer,
     SubmitTurn,
     Unpause,
@@ -38,10 +41,13 @@ from perdure.facts import (
     ToolLost,
     ToolStarted,
 )
+from perdure.judging import Opinion
 from perdure.messages import TextBlock, ToolResultBlock
 from perdure.operations import Effect
 from perdure.results import TurnError
 from perdure.turns import Acting, Thinking
+from perdure.values import FrozenMap
+from perdure.views import interactions
 from tests.support.lives import Call, Life
 from tests.support.strategies import EPOCH
 
@@ -57,11 +63,15 @@ ONE, TWO, UNKNOWN = "t1", "t2", "t3"
 STEERED, INJECTED, STOPPED = "<steered>", "<injected>", "<stopped>"
 ASKED = {ONE: "<ask t1>", TWO: "<ask t2>", UNKNOWN: "<ask t3>"}
 MAX_RESUMES = 2
+MAX_ANSWERS = 3
 
 LIMITS = Limits(max_steps=2, queue_limit=2, turn_timeout_seconds=0)
 
 CALLS = (Call("look", Effect.READ), Call("send", Effect.IDEMPOTENT), Call("pay", Effect.ONCE))
 """What the model asks for in one step: a tool of each effect."""
+
+ASKING = (Call("look", Effect.READ), Call("refund", Effect.ONCE, opinion=Opinion(behavior="ask")))
+"""Or this: of two calls one asks."""
 
 ERROR = TurnError(type="ModelError", message="no such model")
 DONE = ToolResultBlock(id="x", name="x")
@@ -88,7 +98,7 @@ def events(session: Session, witness: Witness) -> Iterator[Event]:
     yield from _stops(session, witness)
     yield from _inputs(session, witness)
     yield from _holds(session)
-    # What people answer to questions of a suspended turn comes here, once there are approvals.
+    yield from _answers_of_people(session)
     yield from _handed_out(session)
     yield from _ends(session)
     yield from _clocks(session)
@@ -181,6 +191,34 @@ def _holds(session: Session) -> Iterator[Event]:
     yield Event("unpause", UNPAUSE) if session.paused else Event("pause", PAUSE)
 
 
+def _answers_of_people(session: Session) -> Iterator[Event]:
+    for request in interactions(session):
+        if request.kind == "approval":
+            yield Event("approve", respond(request.request_id, approve=True))
+            yield Event("deny", respond(request.request_id, approve=False))
+    if session.answered:
+        yield Event("approve what was answered before", respond(session.answered[-1].request_id, approve=True))
+    runs = sum(len(record.runs) for record in session.turns)
+    if session.uncertain and runs < len(session.turns) + MAX_ANSWERS:
+        ids = tuple(one.operation_id for one in session.uncertain)
+        for outcome in ("happened", "did_not_happen"):
+            yield Event(f"somebody says that it {outcome}", reconcile(ids, outcome))
+        yield Event("somebody says it of another", reconcile(("another",), "happened"))
+
+
+@cache
+def respond(request_id: str, *, approve: bool) -> Respond:
+    """Return the command that answers a question."""
+    return Respond(request_id=request_id, approve=approve)
+
+
+@cache
+def reconcile(operation_ids: tuple[str, ...], outcome: str) -> Reconcile:
+    """Return the command that says what became of operations."""
+    settlement = Settlement.model_validate({"outcome": outcome})
+    return Reconcile(outcomes=FrozenMap(dict.fromkeys(operation_ids, settlement)), reason="looked")
+
+
 # ---- how what is under way goes on ------------------------------------------------------------------------------
 
 
@@ -193,7 +231,7 @@ def _handed_out(session: Session) -> Iterator[Event]:
         case Thinking(started=False):
             yield Event("the model call is handed out", (ModelStarted(EPOCH, current.phase.operation_id),))
         case Acting(calls=calls):
-            new = [call for call in calls if call.started_at is None and not call.settled]
+            new = [call for call in calls if call.started_at is None and not call.settled and not call.asking]
             if new:
                 started = tuple(ToolStarted(EPOCH, call.operation_id) for call in new)
                 yield Event("the tool calls are handed out", started)
@@ -219,6 +257,7 @@ def _ends(session: Session) -> Iterator[Event]:
 def _answers(operation_id: str) -> Iterator[Event]:
     yield Event("the model answers", (answered(operation_id, "whole"),))
     yield Event("the model asks for three tools", (answered(operation_id, "tools"),))
+    yield Event("the model asks for what needs approval", (answered(operation_id, "asking"),))
     yield Event("the model hands back what it had said", (answered(operation_id, "partial"),))
     yield Event("the model call fails", (ModelFailed(EPOCH, operation_id, ERROR),))
 
@@ -227,7 +266,7 @@ def _answers(operation_id: str) -> Iterator[Event]:
 def answered(operation_id: str, kind: str) -> ModelAnswered:
     """Return an answer to a model call."""
     answer: ModelAnswer = life().model_answer(
-        operation_id, "answer", CALLS if kind == "tools" else (), partial=kind == "partial"
+        operation_id, "answer", {"tools": CALLS, "asking": ASKING}.get(kind, ()), partial=kind == "partial"
     )
     return ModelAnswered(EPOCH, operation_id, answer)
 

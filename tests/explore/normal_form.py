@@ -37,7 +37,9 @@ def normal_form(session: Session, witness: Witness) -> bytes:
         [(turn.turn_id, turn.ahead, turn.after_interrupt) for turn in session.queue],
         [(aside.turn_id, aside.input[0].model_dump_json()) for aside in session.asides],
         [(one.turn_id, one.into) for one in session.joined],
-        [(one.turn_id, one.tool) for one in session.uncertain],
+        [(one.turn_id, one.tool, one.doubt.value) for one in session.uncertain],
+        [one.result.state.value for one in session.late],
+        bool(session.answered),
         _context(session, witness),
         sorted(one.text for one in witness.said if one.text in (STEERED, INJECTED, STOPPED)),
         sum(len(record.runs) for record in session.turns),
@@ -60,6 +62,8 @@ def _phase(turn: CurrentTurn) -> tuple[object, ...]:
 
 
 def _call(call: PlannedCall) -> str:
+    if call.asking:
+        return "asking"
     if call.result is not None:
         return "settled"
     if call.lost is not None:

@@ -118,7 +118,7 @@ def happen(session: Session, witness: Witness, event: Event) -> tuple[Session, W
     else:
         if not accepted(session, witness, event.what):
             return None
-        fact = fact_of(event.what, EPOCH, lambda: "never asked for")
+        fact = fact_of(event.what, EPOCH, lambda: f"run {session.last_seq}")
         facts = () if fact is None else (fact,)
     for fact in facts:
         after = advance(session, fact)
