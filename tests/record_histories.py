@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from perdure import Agent, App, Delta, Effect, ModelError, ModelRequest, ModelResponse, SessionHandle, ToolCall, tool
 from perdure.testing import Served, record_history, serve
+from tests.support.lived import PEOPLE, agents
 
 if TYPE_CHECKING:
     from perdure.models import Emit
@@ -286,6 +287,8 @@ LIVES: dict[str, tuple[str, Life]] = {
         *(resumed, steered, paused, busy, timed_out, settled_late, renewed),
     )
 }
+LIVES |= {name: (agent, lambda session, _, life=life: life(session)) for name, (agent, life) in PEOPLE.items()}
+
 HURRIED = {"timed_out"}
 """Lives of the agent whose turns have little time."""
 
@@ -316,7 +319,7 @@ async def main(names: list[str]) -> None:
     actor = Actor()
     tools = [look, book, hang, pay, gaze]
     hurried = Agent("hurried", actor, tools=tools, turn_timeout=timedelta(seconds=2))
-    app = App([Agent("actor", actor, tools=tools), hurried])
+    app = App([Agent("actor", actor, tools=tools), hurried, *agents()])
     wanted = names or [name for name in LIVES if not (FOLDER / f"{name}.json").exists()]
     for name in wanted:
         config = {"limit.historyCount.suggestContinueAsNew": 25} if name in RENEWED else {}

@@ -293,12 +293,13 @@ def test_what_enters_plan_mode_holds_for_the_calls_behind_it() -> None:
     assert life.session.state.plan_mode_context.plan_active
 
 
+@pytest.mark.parametrize("mode", [PermissionMode.DEFAULT, PermissionMode.ACCEPT_EDITS])
 @pytest.mark.parametrize(("approve", "planning"), [(True, False), (False, True)])
-def test_leaving_plan_mode_asks_a_person(approve: bool, planning: bool) -> None:  # noqa: FBT001
-    """B50: approved ends it, denied stays in it."""
+def test_leaving_plan_mode_asks_a_person(approve: bool, planning: bool, mode: PermissionMode) -> None:  # noqa: FBT001
+    """B50: approved ends it, denied stays in it; a mode that allows reading does not answer for a person."""
     life = Life()
     life.submit(turn_id="t1")
-    life.update(SetPlanMode(active=True))
+    life.update(SetPlanMode(active=True), SetPermissionMode(mode))
     life.answer("", Call("plan_exit", builtin=True))
     assert life.status("t1") is TurnStatus.SUSPENDED
     life.respond(approve=approve)

@@ -30,8 +30,8 @@ def deny_again(state: AgentState, plan: CallPlan) -> Judgement | None:
 
 
 def _facts(state: AgentState, plan: CallPlan) -> CallFacts:
-    opinion = plan.opinion
-    if plan.builtin:
-        leaves = plan.tool == PLAN_EXIT and state.plan_mode_context.plan_active
-        opinion = Opinion(behavior="ask", reason=LEAVING) if leaves else Opinion(behavior="allow")
-    return CallFacts(tool=plan.tool, effect=plan.effect, subject=plan.subject, opinion=opinion)
+    if not plan.builtin:
+        return CallFacts(tool=plan.tool, effect=plan.effect, subject=plan.subject, opinion=plan.opinion)
+    if plan.tool == PLAN_EXIT and state.plan_mode_context.plan_active:  # more than reading: acting follows
+        return CallFacts(tool=plan.tool, effect=Effect.IDEMPOTENT, opinion=Opinion(behavior="ask", reason=LEAVING))
+    return CallFacts(tool=plan.tool, effect=Effect.READ, opinion=Opinion(behavior="allow"))
