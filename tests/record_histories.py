@@ -280,15 +280,22 @@ async def renewed(session: SessionHandle, actor: Actor) -> None:
     del actor
 
 
-LIVES: dict[str, tuple[str, Life]] = {
+def _alone(life: Callable[[SessionHandle], Awaitable[None]]) -> Life:
+    """Return a life that needs nobody's part played."""
+
+    async def lived(session: SessionHandle, _: Actor) -> None:
+        await life(session)
+
+    return lived
+
+
+LIVES: dict[str, tuple[str, Life]] = {name: (agent, _alone(life)) for name, (agent, life) in PEOPLE.items()} | {
     life.__name__: ("stranger" if life is unknown_agent else "actor", life)
     for life in (
         *(text, tools, failed, interrupted, uncertain, malformed, carried, closed, cancelled, unknown_agent),
         *(resumed, steered, paused, busy, timed_out, settled_late, renewed),
     )
 }
-LIVES |= {name: (agent, lambda session, _, life=life: life(session)) for name, (agent, life) in PEOPLE.items()}
-
 HURRIED = {"timed_out"}
 """Lives of the agent whose turns have little time."""
 
