@@ -33,6 +33,11 @@ ERRORS = (
     *("SessionClosed", "SessionExists", "SessionNotFound", "SetupRequired", "StaleRevision", "StaleRun"),
     *("TurnConflict", "TurnNotFound", "UncertainOperations"),
 )
+CHANGES = (
+    *("AddRule", "BeginTask", "DecideRequirement", "InvalidateSubject", "ProposeRequirement", "RecordVerification"),
+    *("RemoveRule", "ReplaceTasks", "SetActivatedGroups", "SetContext", "SetPermissionMode", "SetPlanMode"),
+    *("SetSubjectVersion", "SetSummary"),
+)
 TESTING = ("Reply", "ScriptedModel", "record_history", "replay", "serve")
 
 
@@ -45,6 +50,7 @@ def test_a_name_of_the_public_interface_is_importable_from_the_top(name: str) ->
 @pytest.mark.parametrize(
     ("module", "name"),
     [
+        *(("perdure.changes", name) for name in CHANGES),
         *(("perdure.errors", name) for name in ERRORS),
         *(("perdure.testing", name) for name in TESTING),
     ],

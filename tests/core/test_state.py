@@ -244,6 +244,14 @@ def test_a_state_of_a_session_id_alone_has_the_defaults_of_the_field_tables() ->
     }
 
 
+def test_a_plan_is_read_and_written_behind_agentscopes_fields() -> None:
+    """B1, B50: there is no such field without a plan."""
+    data = {**WHOLE, "plan_mode_context": {"plan_active": True, "current_plan_file": "plan.md", "plan": "1. look"}}
+    state = AgentState.from_json(json.dumps(data))
+    assert state.plan_mode_context.plan == "1. look"
+    assert json.dumps(json.loads(state.to_json())) == json.dumps(data)
+
+
 def test_camel_case_fields_are_read_under_their_python_names_too_and_written_in_camel_case() -> None:
     """B1: Python callers use Python's names."""
     scope = Scope.model_validate({"task_id": "T", "objective": "refund", "source_ref": "turn:1"})

@@ -7,6 +7,23 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from perdure.changes import (
+    AddRule,
+    AnyChange,
+    BeginTask,
+    DecideRequirement,
+    InvalidateSubject,
+    ProposeRequirement,
+    RecordVerification,
+    RemoveRule,
+    ReplaceTasks,
+    SetActivatedGroups,
+    SetContext,
+    SetPermissionMode,
+    SetPlanMode,
+    SetSubjectVersion,
+    SetSummary,
+)
 from perdure.judging import CallFacts, Opinion
 from perdure.messages import (
     Base64Source,
@@ -217,6 +234,8 @@ TASKS = st.builds(
     blocked_by=st.lists(ANY_TEXT, max_size=2).map(tuple),
 )
 
+DECISIONS = st.builds(RequirementDecision, authority=st.sampled_from(Authority), source_ref=st.none() | ANY_TEXT)
+
 REQUIREMENTS = st.builds(
     Requirement,
     id=ANY_TEXT,
@@ -224,8 +243,7 @@ REQUIREMENTS = st.builds(
     text=ANY_TEXT,
     proposed_source_ref=st.none() | ANY_TEXT,
     status=st.sampled_from(RequirementStatus),
-    decision=st.none()
-    | st.builds(RequirementDecision, authority=st.sampled_from(Authority), source_ref=st.none() | ANY_TEXT),
+    decision=st.none() | DECISIONS,
 )
 
 BINDINGS = st.builds(
@@ -247,15 +265,24 @@ VERIFICATIONS = st.builds(
     recorded_at=st.none() | ANY_TEXT,
 )
 
+SCOPES = st.builds(Scope, task_id=ANY_TEXT, objective=ANY_TEXT, source_ref=st.none() | ANY_TEXT)
+
 TASKS_CONTEXTS = st.builds(
     TasksContext,
     tasks=st.lists(TASKS, max_size=2).map(tuple),
     requirements=st.lists(REQUIREMENTS, max_size=2).map(tuple),
     revision=st.integers(0, 99),
-    scope=st.none() | st.builds(Scope, task_id=ANY_TEXT, objective=ANY_TEXT, source_ref=st.none() | ANY_TEXT),
+    scope=st.none() | SCOPES,
     contract_version=st.integers(0, 99),
     subject_version=st.none() | ANY_TEXT,
     verifications=st.lists(VERIFICATIONS, max_size=2).map(tuple),
+)
+
+PLANS = st.builds(
+    PlanModeContext,
+    plan_active=st.booleans(),
+    current_plan_file=st.none() | ANY_TEXT,
+    plan=st.none() | ANY_TEXT,
 )
 
 STATES = st.builds(
@@ -270,7 +297,25 @@ STATES = st.builds(
     permission_context=PERMISSIONS,
     tool_context=TOOL_CONTEXTS,
     tasks_context=TASKS_CONTEXTS,
-    plan_mode_context=st.builds(PlanModeContext, plan_active=st.booleans(), current_plan_file=st.none() | ANY_TEXT),
+    plan_mode_context=PLANS,
     agent_id=ANY_TEXT,
     revision=st.integers(0, 10**6),
 )
+
+CHANGES: st.SearchStrategy[AnyChange] = st.one_of(
+    st.builds(SetPermissionMode, st.sampled_from(PermissionMode)),
+    st.builds(AddRule, RULES),
+    st.builds(RemoveRule, RULES),
+    st.builds(SetContext, CONTEXTS),
+    st.builds(SetSummary, ANY_TEXT),
+    st.builds(SetActivatedGroups, st.lists(ANY_TEXT, max_size=2)),
+    st.builds(SetPlanMode, st.booleans()),
+    st.builds(BeginTask, SCOPES),
+    st.builds(ReplaceTasks, st.lists(TASKS, max_size=2)),
+    st.builds(ProposeRequirement, st.sampled_from(RequirementKind), ANY_TEXT, st.none() | ANY_TEXT),
+    st.builds(DecideRequirement, ANY_TEXT, st.sampled_from(RequirementStatus), DECISIONS),
+    st.builds(SetSubjectVersion, ANY_TEXT),
+    st.builds(InvalidateSubject),
+    st.builds(RecordVerification, VERIFICATIONS),
+)
+"""Changes of a state, possible or not."""
