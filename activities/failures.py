@@ -8,7 +8,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from activities.beating import cancelled_by_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,8 +55,10 @@ def failure(
 
 
 def stopped(what: str) -> ApplicationError:
-    """Return the error of an attempt that was cancelled, but not by its session: its worker stops, or it is over.
+    """Return the error of an attempt that was cancelled: by its session, or because its worker stops.
 
-    In the first case it is tried again elsewhere.
+    In the second case it is tried again elsewhere.
     """
+    if activity.in_activity() and cancelled_by_session():
+        return ApplicationError(f"{what} was stopped", type="Cancelled", category=ApplicationErrorCategory.BENIGN)
     return failure(f"{what} was stopped with its worker", "WorkerStopped", final=False)

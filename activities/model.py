@@ -216,4 +216,15 @@ def _failure(error: Exception, agent: Agent, limits: Limits) -> ApplicationError
 
 
 def _words(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    words = str(error) or type(error).__name__
+    where = _address(error)
+    return f"{words} ({where})" if where else words
+
+
+def _address(error: Exception) -> str:
+    """Return where a request went that did not get through: the host, without anything that may be private."""
+    try:
+        request = error.request if isinstance(error, httpx.RequestError) else None
+    except RuntimeError:  # it was raised without a request
+        return ""
+    return "" if request is None else f"{request.url.scheme}://{request.url.netloc.decode(errors='replace')}"

@@ -210,8 +210,15 @@ def _not_a_turn(session: Session, turn_id: str) -> str:
 
 
 def _unsettled(session: Session, what: str) -> str:
-    ids = ", ".join(one.operation_id for one in session.uncertain)
-    return f"nobody knows what became of {ids}; that must be settled before {what}"
+    named = "; ".join(f"{one.tool} (operation {one.operation_id}) {_HOW[one.doubt]}" for one in session.uncertain)
+    return f"before {what}, what was begun must settle: {named}"
+
+
+_HOW = {
+    Doubt.FLYING: "is still under way: wait until it ends",
+    Doubt.ASKING: "was lost, and its tool is being asked: wait for the answer",
+    Doubt.OPEN: "was lost, and nobody knows what became of it: look it up, and say so by reconcile",
+}
 
 
 # ---- input for a turn that runs ---------------------------------------------------------------------------------

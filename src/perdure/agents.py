@@ -122,6 +122,8 @@ class Agent:
             "approval_reminder": self.approval_reminder,
         }
         for name, time in times.items():
+            if time is not None and not isinstance(time, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers without a type checker
+                return f"{name} is a timedelta, such as timedelta(seconds=30), not {time!r}"
             if time is not None and time <= timedelta(0):
                 return f"{name} must be more than nothing, not {time}"
         for name, rule in (("after_interrupt", self.after_interrupt), ("after_failure", self.after_failure)):

@@ -235,6 +235,9 @@ def tool(
     def make(function: Callable[..., Any]) -> Tool:
         tool_name = name if name is not None else getattr(function, "__name__", "")
         check_inside_name(tool_name)
+        if not isinstance(timeout, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers without a type checker
+            msg = f"tool {tool_name!r}: timeout is a timedelta, such as timedelta(seconds=30), not {timeout!r}"
+            raise ConfigurationError(msg)
         if attempts < 1 or timeout <= timedelta():
             msg = f"tool {tool_name!r}: attempts must be at least 1 and timeout more than nothing"
             raise ConfigurationError(msg)

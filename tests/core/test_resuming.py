@@ -115,10 +115,10 @@ def refusals() -> list[tuple[str, Life, str, type[CommandRefused], str]]:
         ("a later one is unfinished", older, "t1", NotResumable, "that is 't2'"),
         ("it is cancelled", cancelled, "t1", NotResumable, "it is cancelled"),
         ("the latest one was cancelled", newer, "t1", NotResumable, "none is left"),
-        ("it is suspended", uncertain(), "t1", UncertainOperations, "settled before turn 't1'"),
+        ("it is suspended", uncertain(), "t1", UncertainOperations, "before turn 't1'.*say so by reconcile"),
         ("the session is closed", closed, "t1", SessionClosed, "open it anew"),
-        ("its operation is uncertain", late, "t1", UncertainOperations, "settled before turn 't1'"),
-        ("another's operation is uncertain", foreign, "t2", UncertainOperations, "settled before turn 't2'"),
+        ("its operation is uncertain", late, "t1", UncertainOperations, "before turn 't1'.*wait until it ends"),
+        ("another's operation is uncertain", foreign, "t2", UncertainOperations, "before turn 't2'.*pay"),
     ]
 
 

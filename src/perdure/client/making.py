@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from perdure import commands
 from perdure.changes import change_json
 from perdure.commands import Reconcile, Respond, SubmitTurn, UpdateState
+from perdure.errors import InvalidCommand
 from perdure.tools import ToolError
 
 if TYPE_CHECKING:
@@ -35,8 +36,18 @@ def made(kind: type[Model], **fields: object) -> Model:
 
 
 def content(given: str | Sequence[Block]) -> object:
-    """Return what a user says in the form that commands take."""
-    return given if isinstance(given, str) else [block.model_dump(mode="json") for block in given]
+    """Return what a user says in the form that commands take.
+
+    Raises:
+        InvalidCommand: it is neither text nor blocks.
+    """
+    if isinstance(given, str):
+        return given
+    try:
+        return [block.model_dump(mode="json") for block in given]
+    except (TypeError, AttributeError):
+        msg = f"input is a string or a list of blocks, such as [TextBlock('hello')], not {type(given).__name__}"
+        raise InvalidCommand(msg) from None
 
 
 def submit(
