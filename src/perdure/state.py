@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Self, cast
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
+from perdure.agentscope import is_foreign, translated
 from perdure.errors import InvalidCommand
 from perdure.messages import Message
 from perdure.permissions import PermissionContext
@@ -71,19 +72,27 @@ class AgentState(Frozen):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Read a snapshot.
+        """Read a snapshot: of ours, of AgentScope 2 for Java, or of AgentScope 2 for Python.
 
         Raises:
             InvalidCommand: not JSON, not a state, or a state of a newer schema version.
         """
         try:
-            return cls.model_validate(parse_json(text))
+            return cls.model_validate(_ours(parse_json(text)))
         except ValidationError as error:
             msg = f"not an AgentState: {explain(error)}"
             raise InvalidCommand(msg) from None
         except ValueError as error:
             msg = f"not an AgentState: {error}"
             raise InvalidCommand(msg) from None
+
+
+def _ours(data: object) -> object:
+    """Return what was read in our form, whoever has written it."""
+    if not isinstance(data, Mapping):
+        return data
+    fields = cast("Mapping[str, object]", data)
+    return translated(fields) if is_foreign(fields) else fields
 
 
 def _refuse_newer(version: int) -> None:
