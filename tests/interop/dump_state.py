@@ -33,7 +33,6 @@ state.reply_context.reply_id, state.reply_context.cur_iter = "reply-1", 2
 state.append_context(
     "support",
     [
-        ThinkingBlock(thinking="hm"),
         TextBlock(text="let me see"),
         ToolCallBlock(id="c1", name="look", input='{"order_id": "A1"}', state=ToolCallState.FINISHED),
         ToolCallBlock(id="c2", name="look", input="{broken", state=ToolCallState.FINISHED),
@@ -44,6 +43,7 @@ state.append_context(
         ToolCallBlock(id="c1", name="refund", input="", state=ToolCallState.SUBMITTED),
     ],
 )
+state.context[-1].content.insert(0, ThinkingBlock(thinking="hm"))
 state.context[-1].usage = Usage(input_tokens=10, output_tokens=5)
 rule = PermissionRule(tool_name="refund", rule_content="A*", behavior=PermissionBehavior.ASK, source="user")
 state.permission_context = PermissionContext(mode=PermissionMode.ACCEPT_EDITS, ask_rules={"refund": [rule]})
