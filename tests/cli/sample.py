@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from perdure import Agent, App, Delta, Effect, ModelRequest, ModelResponse, ToolCall, tool
+from perdure import Agent, App, Delta, Effect, ModelRequest, ModelResponse, Purpose, ToolCall, ToolError, tool
 from perdure.testing import Reply, ReplyLike, ScriptedModel
 
 if TYPE_CHECKING:
@@ -24,6 +24,31 @@ LARGE = "large " * 50_000
 async def look_up(order_id: str) -> str:
     """Look an order up."""
     return f"order {order_id} is on its way"
+
+
+@tool(effect=Effect.ONCE, approval="ask", subject=lambda arguments: str(arguments["order_id"]))
+async def refund(order_id: str, amount: int = 5) -> str:
+    """Refund an order."""
+    return f"refunded {amount} for {order_id}"
+
+
+@tool(external=True)
+def ship(order_id: str) -> str:
+    """Ship an order; the warehouse does it."""
+    raise NotImplementedError
+
+
+@tool(effect=Effect.ONCE)
+async def lose(what: str) -> str:
+    """Do something, and lose the answer the first time."""
+    lost[what] += 1
+    if lost[what] == 1:
+        msg = "the answer was lost"
+        raise ToolError(msg, uncertain=True)
+    return f"did {what}"
+
+
+lost: dict[str, int] = defaultdict(int)
 
 
 @dataclass
@@ -57,9 +82,28 @@ class Model:
                 return await self._scripted.complete(request, emit)
 
 
+def calls_for(words: list[str]) -> list[ToolCall]:
+    """Return the calls that a person's words ask for."""
+    match words:
+        case ["refund", *orders]:
+            return [ToolCall("refund", {"order_id": order}) for order in orders]
+        case ["ship"]:
+            return [ToolCall("ship", {"order_id": "A1042"})]
+        case ["lose", what]:
+            return [ToolCall("lose", {"what": what})]
+        case ["look"]:
+            return [ToolCall("look_up", {"order_id": "A1042"})]
+        case _:
+            return []
+
+
 def answer(request: ModelRequest) -> ReplyLike:
     """Answer by the first word."""
     said = request.messages[-1].text
+    if request.purpose is Purpose.SUMMARY:
+        return "they talked"
+    if calls := calls_for(said.split()):
+        return calls
     match said.split()[:1]:
         case ["slow"]:
             return Reply(chunks=["half"] + [""] * 6000, chunk_delay=0.05)
@@ -69,13 +113,12 @@ def answer(request: ModelRequest) -> ReplyLike:
             return HOSTILE
         case ["large"]:
             return LARGE
-        case ["look"]:
-            return ToolCall("look_up", {"order_id": "A1042"})
         case []:
-            return "it is on its way"
+            results = request.messages[-1].results
+            return results[-1].text if results and results[-1].name != "look_up" else "it is on its way"
         case _:
             return f"you said {said}"
 
 
-app = App(agents=[Agent(id="support", model=Model(), tools=[look_up])])
+app = App(agents=[Agent(id="support", model=Model(), tools=[look_up, refund, ship, lose])])
 not_an_app = 42

@@ -11,6 +11,8 @@ COMMANDS = (
     *("dev", "worker", "setup", "replay"),
     *("chat", "submit", "ask", "result"),
     *("interrupt", "resume", "cancel", "steer", "inject", "pause", "unpause", "close"),
+    *("approvals", "approve", "deny", "respond", "uncertain", "reconcile"),
+    *("clear", "compact", "fork", "export", "import"),
     *("turn", "state", "view", "transcript", "sessions"),
 )
 

@@ -26,14 +26,16 @@ if TYPE_CHECKING:
     Work: TypeAlias = Coroutine[Any, Any, int | None]
     Command: TypeAlias = Callable[..., Work]
 
-SERVING, TURNS, READING, STEERING, CARE = (
+SERVING, TURNS, READING, STEERING, PEOPLE, STATES, CARE = (
     "Serve an app",
     "Talk to a session",
     "Look into sessions",
     "Take hold of a session",
+    "Answer what sessions ask",
+    "Care for a session's state",
     "Care for a server",
 )
-PANELS = (TURNS, SERVING, READING, STEERING, CARE)
+PANELS = (TURNS, SERVING, READING, STEERING, PEOPLE, STATES, CARE)
 
 
 def command(

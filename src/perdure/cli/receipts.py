@@ -35,6 +35,20 @@ def resumed(receipt: Receipt) -> str:
     return f"turn {receipt.turn_id}: resumed in run {receipt.run_id}"
 
 
+def answered(receipt: Receipt) -> str:
+    """Return what an answer did."""
+    if receipt.disposition == "waiting":
+        return f"turn {receipt.turn_id}: answered in part; the rest is still waited for"
+    return f"turn {receipt.turn_id}: goes on in run {receipt.run_id}"
+
+
+def settled(receipt: Receipt) -> str:
+    """Return what a statement about operations did."""
+    if receipt.disposition == "started":
+        return f"turn {receipt.turn_id}: goes on in run {receipt.run_id}"
+    return f"settled; turn {receipt.turn_id} does not wait for it"
+
+
 def cancelled(receipt: Receipt) -> str:
     """Return what became of a cancel."""
     if receipt.disposition == "stopping":

@@ -11,7 +11,19 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from perdure.cli import chat, control, reading, rehearsing, serving, steering, stopping, turns
+from perdure.cli import (
+    answering,
+    chat,
+    control,
+    reading,
+    rehearsing,
+    serving,
+    settling,
+    states,
+    steering,
+    stopping,
+    turns,
+)
 from perdure.cli.failures import ExitCode
 from perdure.cli.frame import end_program, reflow
 from perdure.cli.terminal import say
@@ -49,7 +61,10 @@ def make_app() -> typer.Typer:
     """Return the program, with all its commands."""
     app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=reflow(OVERVIEW), epilog=CODES)
     app.callback()(perdure)
-    for module in (chat, turns, serving, reading, stopping, steering, control, rehearsing):
+    for module in (
+        *(chat, turns, serving, reading, stopping, steering, control),
+        *(answering, settling, states, rehearsing),
+    ):
         module.register(app)
     return app
 

@@ -15,8 +15,15 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from perdure.messages import Usage
-    from perdure.results import InteractionCall, SessionInfo, SessionView, Stopped, TurnView
+    from perdure.results import InteractionCall, RunView, SessionInfo, SessionView, Stopped, TurnView
     from perdure.state import AgentState
+
+
+LAST = 5
+"""Messages of a state that are shown; its JSON has all."""
+
+NEEDS = {"approval": "approve?", "external": "to be done", "reconciliation": "what became"}
+"""What people are asked, in a word."""
 
 
 def moment(at: datetime | None) -> str | None:
@@ -40,8 +47,10 @@ def view_table(view: SessionView) -> Table:
         ("stopped by", active and active.stopped_by),
         *(("queued", f"{entry.turn_id}{by(entry.actor)}: {one_line(entry.text, 60)}") for entry in view.queue),
         ("new input", f"{view.waiting_inputs}, seen at the next step" if view.waiting_inputs else None),
-        *((item.kind, f"{item.request_id}: {_calls(item.calls)}") for item in view.interactions),
+        *((NEEDS[item.kind], f"{_calls(item.calls)} (request {item.request_id})") for item in view.interactions),
         *(("uncertain", f"{each.operation_id}: {each.tool} {shortened(each.arguments)}") for each in view.uncertain),
+        ("clearing", "the context, when no turn runs" if view.clearing else None),
+        ("compacting", "older messages become a summary" if view.compacting else None),
         ("unfinished", view.unfinished if view.stopped is None else stopped_line(view.stopped)),
         ("parked", view.parked and f"the queue is held until turn {view.parked} is resumed or cancelled"),
         ("paused", f"yes{by(view.paused_by)}{because(view.pause_reason)}" if view.paused else None),
@@ -86,14 +95,17 @@ def turn_table(turn: TurnView) -> Table:
         ("output", turn.output),
         ("error", turn.error and f"{turn.error.type}: {turn.error.message}"),
         ("submitted", f"{moment(turn.submitted_at)}{by(turn.submitted_by)}"),
-        *(
-            ("run", f"{run.run_id}: {run.outcome.value if run.outcome else 'running'} since {moment(run.started_at)}")
-            for run in turn.runs
-        ),
+        *(("run", f"{run.run_id}: {_span(run)}") for run in turn.runs),
         ("steps", turn.steps),
         ("tokens", tokens(turn.usage)),
     ]
     return fields(rows)
+
+
+def _span(run: RunView) -> str:
+    if run.outcome is None:
+        return f"running since {moment(run.started_at)}"
+    return f"{run.outcome.value} {moment(run.ended_at)}, begun {moment(run.started_at)}"
 
 
 def state_table(state: AgentState) -> Table:
@@ -107,8 +119,8 @@ def state_table(state: AgentState) -> Table:
         ("session", state.session_id),
         ("revision", state.revision),
         ("summary", one_line(state.summary)),
-        ("messages", len(state.context)),
-        *((message.role.value, message_line(message)) for message in state.context[-5:]),
+        ("messages", f"{len(state.context)}{'' if len(state.context) <= LAST else f', the last {LAST}:'}"),
+        *((message.role.value, message_line(message)) for message in state.context[-LAST:]),
         ("permissions", f"mode {permissions.mode.value}; rules: {counts[0]} allow, {counts[1]} deny, {counts[2]} ask"),
         ("plan mode", "on" if state.plan_mode_context.plan_active else None),
         *((f"task {task.state.value}", one_line(task.subject)) for task in state.tasks_context.tasks),

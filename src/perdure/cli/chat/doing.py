@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perdure.cli.asked import request_lines
 from perdure.cli.shapes import because, by, stopped_line
 from perdure.results import SessionStatus
 
@@ -11,6 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
     from perdure.results import SessionView
+
+HOW = {
+    "approval": "/approve lets it run, /deny forbids it, /cancel gives the turn up.",
+    "external": "Somebody outside is to do it; `perdure respond` gives the result, /cancel gives the turn up.",
+    "reconciliation": "Nobody knows what became of it; `perdure reconcile` settles it.",
+}
+"""How what is asked can be answered."""
 
 DOING = {"model": "thinking", "stopping": "stopping", "held": "held: the session is paused, /unpause goes on"}
 """What an active run does, where it is not tools."""
@@ -39,6 +47,13 @@ def waiting_lines(view: SessionView) -> str:
     return "\n".join(lines) or "nothing waits"
 
 
+def asked_lines(view: SessionView) -> Iterator[str]:
+    """Yield what people are asked, and how it can be answered."""
+    for request in view.interactions:
+        yield from request_lines(request)
+        yield HOW[request.kind]
+
+
 def remarks(view: SessionView) -> Iterator[str]:
     """Yield what somebody who comes back should know, with the command that helps."""
     if view.status is SessionStatus.CLOSED:
@@ -49,7 +64,8 @@ def remarks(view: SessionView) -> Iterator[str]:
     if view.stopped is not None:
         held = ", and holds the queue" if view.parked == view.stopped.turn_id else ""
         yield f"Unfinished{held}: turn {stopped_line(view.stopped)}.  /resume goes on with it, /cancel gives it up."
-    elif view.unfinished is not None:
-        yield f"Turn {view.unfinished} waits for somebody.  /view shows for what, /cancel gives it up."
+    yield from asked_lines(view)
+    if view.uncertain and not view.interactions:
+        yield "Nobody knows what became of an operation.  `perdure uncertain` shows it, `perdure reconcile` settles it."
     if view.parked is not None and (view.stopped is None or view.parked != view.stopped.turn_id):
         yield f"The queue is held by turn {view.parked}.  /cancel {view.parked} lets it go on."

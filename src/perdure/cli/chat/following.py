@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from perdure.cli.chat.doing import doing
+from perdure.cli.chat.doing import asked_lines, doing
 from perdure.cli.chat.news import News
 from perdure.cli.chat.telling import Telling
 from perdure.errors import PerdureError
@@ -154,3 +154,10 @@ class Following:
                 if turn_id in self._turns and self._telling.entry(turn_id, entry):
                     self._told.add(turn_id)
                     self._drop(turn_id)
+                    if entry.data.get("status") == TurnStatus.SUSPENDED:
+                        await self._tell_what_is_asked()
+
+    async def _tell_what_is_asked(self) -> None:
+        """Show what a turn waits for, and how somebody can answer."""
+        for line in asked_lines(await self._call.handle.view()):
+            self._screen.note(line)

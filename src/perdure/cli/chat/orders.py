@@ -6,6 +6,7 @@ import uuid
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from perdure.cli.asked import answerer, one_request
 from perdure.cli.chat.doing import waiting_lines
 from perdure.cli.entries import entry_line
 from perdure.cli.reading import entries
@@ -30,6 +31,8 @@ it, as --while-busy says. Besides:
   /interrupt [TEXT]  stop what runs; the text tells the agent why
   /resume            go on with what was interrupted or has failed
   /cancel [TURN_ID]  give up what runs, or is unfinished, or the turn named
+  /approve           let what is asked about run; /approve remember: also later
+  /deny [REASON]     forbid it; the agent is told why
   /pause [REASON]    let nothing further begin, until /unpause
   /unpause           go on
   /view              what runs, what waits, what the session needs from people
@@ -68,6 +71,8 @@ class Orders:
             "/interrupt": self._interrupt,
             "/resume": self._resume,
             "/cancel": self._cancel,
+            "/approve": self._approve,
+            "/deny": self._deny,
             "/pause": self._pause,
             "/unpause": self._unpause,
             "/view": self._show_view,
@@ -148,6 +153,27 @@ class Orders:
             self._screen.note("nothing runs, and nothing is unfinished; /cancel TURN_ID names a turn that waits")
         else:
             self._screen.show(cancelled(await self._call.patiently(lambda: self._handle.cancel(turn_id))))
+
+    async def _approve(self, words: str) -> None:
+        if words in ("", "remember"):
+            await self._decide(approve=True, remember=words == "remember")
+        else:
+            self._screen.note("/approve, or /approve remember; `perdure approve` can do more")
+
+    async def _deny(self, reason: str) -> None:
+        await self._decide(approve=False, reason=reason or None)
+
+    async def _decide(self, *, approve: bool, remember: bool = False, reason: str | None = None) -> None:
+        """Answer what the session asks, and follow the turn that goes on."""
+        request = one_request(await self._view(), "approval", None)
+        await self._following.follow(
+            request.turn_id,
+            lambda: self._call.once(
+                lambda: self._handle.respond(
+                    request.request_id, approve, remember=remember, reason=reason, actor=answerer(None)
+                )
+            ),
+        )
 
     async def _pause(self, reason: str) -> None:
         self._screen.show(paused(await self._call.patiently(lambda: self._handle.pause(reason or None))))

@@ -1,0 +1,95 @@
+"""What people are asked, shown before they answer: and the question whether they mean it."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from perdure.cli.entries import shortened
+from perdure.cli.failures import WrongUsage
+from perdure.cli.shapes import because, moment
+from perdure.cli.terminal import complain, one_line, printable
+from perdure.errors import InteractionNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from perdure.permissions import PermissionRule
+    from perdure.results import Interaction, InteractionCall, InteractionKind, SessionView
+
+
+def answerer(actor: str | None) -> str | None:
+    """Return who answers: the name that is given, or the one that this machine knows the person by."""
+    if actor is not None:
+        return actor
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # nobody that this machine knows
+        return None
+
+
+def one_request(view: SessionView, kind: InteractionKind, named: str | None) -> Interaction:
+    """Return the request that is meant: the named one, or the only one of its kind.
+
+    Raises:
+        InteractionNotFound: there is none, or several and none is named.
+    """
+    if named is not None:
+        found = next((one for one in view.interactions if one.request_id == named), None)
+        # One that is not there any more is for the session to refuse: it knows who was first.
+        return found or _gone(view, named, kind)
+    open_ones = [one for one in view.interactions if one.kind == kind]
+    if len(open_ones) == 1:
+        return open_ones[0]
+    msg = f"the session asks for no {kind}; `perdure view` shows what it needs"
+    raise InteractionNotFound(msg)
+
+
+def _gone(view: SessionView, named: str, kind: InteractionKind) -> Interaction:
+    from perdure.results import Interaction  # noqa: PLC0415  # a value that only this needs
+
+    turn_id = "" if view.active is None else view.active.turn_id
+    return Interaction.model_validate(
+        {"request_id": named, "kind": kind, "turn_id": turn_id, "asked_at": "1970-01-01T00:00:00Z"}
+    )
+
+
+def request_lines(request: Interaction, calls: tuple[InteractionCall, ...] | None = None) -> Iterator[str]:
+    """Yield what a request is about, a line each: which calls, with what, and why they are asked about."""
+    yield f"request {request.request_id}, turn {request.turn_id}, asked {moment(request.asked_at)}{_expiry(request)}"
+    for call in request.calls if calls is None else calls:
+        subject = "" if call.subject is None else f", about {one_line(call.subject, 80)}"
+        yield f"  {call.call_id}  {call.tool} {shortened(call.arguments)}{subject}{because(call.reason)}"
+
+
+def _expiry(request: Interaction) -> str:
+    return "" if request.expires_at is None else f", counts as denied {moment(request.expires_at)}"
+
+
+def rule_line(rule: PermissionRule) -> str:
+    """Return what a rule allows."""
+    return (
+        f"{rule.tool_name}, every call" if rule.rule_content is None else f"{rule.tool_name} about {rule.rule_content}"
+    )
+
+
+def confirmed(lines: list[str], question: str, *, yes: bool) -> bool:
+    """Show what is about to happen, and ask whether it is meant; with `yes` nobody is asked.
+
+    Raises:
+        WrongUsage: nobody is there to be asked.
+    """
+    if yes:
+        return True
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        msg = "nobody is here to confirm it; say --yes if it is meant"
+        raise WrongUsage(msg)
+    for line in lines:
+        typer.echo(printable(line), err=True)
+    if typer.confirm(question, err=True):
+        return True
+    complain("nothing was answered")
+    return False
