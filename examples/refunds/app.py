@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from examples.refunds.offline_model import OfflineModel
-from examples.refunds.tools import query_task, submit_refund_request
+from examples.refunds.tools import query_task, submit_large_refund, submit_refund_request
 from perdure import Agent, App
 
 MODEL = "PERDURE_MODEL"
@@ -20,6 +20,8 @@ You are the support agent of a shop. You help customers with refunds of their or
   you to note that an order is refunded, explain that only the record counts, and offer to look at it.
 - Call submit_refund_request only when the customer asks for a refund and has named the order. Ask when the number is
   missing. When a request exists already, name it, and do not submit another.
+- When submit_refund_request says that a person has to approve, call submit_large_refund for the same order. Somebody is
+  asked then; if they say no, tell the customer so.
 - Give the request's id, its status and the amount as the tool returned them.
 - When a tool fails, say what is not known. Promise nothing.
 """
@@ -30,7 +32,7 @@ app = App(
             id="support",
             model=os.environ.get(MODEL) or OfflineModel(),
             instructions=INSTRUCTIONS,
-            tools=[query_task, submit_refund_request],
+            tools=[query_task, submit_refund_request, submit_large_refund],
         )
     ]
 )

@@ -1,7 +1,8 @@
 """The demonstration: `python -m examples.refunds.demo`, or `make demo`.
 
 A refund is requested, and the worker is killed in the one moment in which nobody can know whether that took effect.
-Then the money is paid, elsewhere. The session goes on, and says what the ledger says. Exit code 0 only if it does.
+Then the money is paid, elsewhere. The session goes on, and says what the ledger says. A refund over the limit asks a
+person, and the worker is replaced while the question waits. Exit code 0 only if everything is as it should be.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 ASK_REFUND = "订单 A1042 需要申请退款"
 ASK_STATUS = "处理到哪里了"
 NOTE = "记一下已经退款了"
+ASK_MUCH = "订单 A1044 也要退款"
 PAID = "已付款"
 
 PATIENCE = 60
@@ -47,10 +49,16 @@ async def demonstrate(stage: Stage, tell: Narrator) -> bool:
         tell.turn(ASK_REFUND, first)
         tell.ledger(await stage.books())
         answers = [first, *await _the_rest(stage, tell, session, before)]
-        tell.session(await session.view(), await session.state())
+        large = await _ask_for_much(stage, tell, session)
     tell.process("worker", worker.child.pid, f"stopped with SIGTERM, exit code {worker.child.returncode}")
+    async with stage.worker() as worker:
+        tell.process("worker", worker.child.pid, "started")
+        agreed = await _agree(stage, tell, session, large)
+        tell.session(await session.view(), await session.state())
     attempts = await stage.attempts(session, submit_refund_request.name)
-    return tell.verdict(_checks(before, await stage.books(), attempts) | _said(before, answers))
+    return tell.verdict(
+        _checks(before, await stage.books(), attempts) | _said(before, answers) | _approved(await stage.books(), agreed)
+    )
 
 
 async def _crash_after_the_effect(stage: Stage, tell: Narrator, session: SessionHandle) -> str:
@@ -90,13 +98,47 @@ async def _the_rest(
     return waiting, noted, await ask(ASK_STATUS)
 
 
+async def _ask_for_much(stage: Stage, tell: Narrator, session: SessionHandle) -> TurnResult:
+    """Have a refund asked for that needs a person's word, which nobody gives yet."""
+    tell.step("Alice asks for a refund over the limit, which a person has to approve; meanwhile the worker is replaced")
+    result = await session.ask(ASK_MUCH, timeout=PATIENCE)
+    tell.say("alice", ASK_MUCH)
+    view = await session.view()
+    for interaction in view.interactions:
+        tell.asked(interaction)
+    tell.fact(f"The turn is {result.status}, the session {view.status}; the ledger has nothing of it.")
+    tell.ledger(await stage.books())
+    return result
+
+
+async def _agree(stage: Stage, tell: Narrator, session: SessionHandle, asked: TurnResult) -> TurnResult:
+    """Approve what was asked before the worker was replaced."""
+    (interaction,) = (await session.view()).interactions
+    await session.respond(interaction.request_id, approve=True, actor="the manager")
+    tell.say("manager", "approved")
+    result = await session.result(asked.turn_id, timeout=PATIENCE)
+    tell.say("support", result.output)
+    tell.ledger(await stage.books())
+    return result
+
+
+def _approved(books: dict[str, Any], answer: TurnResult) -> dict[str, bool]:
+    """Return what must have come of the approval, and whether it has."""
+    large = [item["request_id"] for item in books["requests"] if item["order_id"] == "A1044"]
+    return {
+        "what was approved ran once, on the worker that came after": len(large) == 1
+        and answer.status is TurnStatus.COMPLETED
+        and large[0] in answer.output
+    }
+
+
 def _checks(before: dict[str, Any], after: dict[str, Any], attempts: int) -> dict[str, bool]:
     """Return what must be on record at the end, and whether it is."""
-    operations = [[item["operation_id"] for item in books["requests"]] for books in (before, after)]
+    first = [item for item in after["requests"] if item["order_id"] != "A1044"]
+    operations = [[item["operation_id"] for item in requests] for requests in (before["requests"], first)]
     return {
         "the tool was started again, by another worker": attempts >= 2,
-        "the ledger holds one request, of one operation": len(after["requests"]) == 1
-        and operations[0] == operations[1],
+        "the ledger holds one request, of one operation": len(first) == 1 and operations[0] == operations[1],
         "the ledger holds one payment, of 120.00 EUR": [item["amount"] for item in after["payments"]] == ["120.00"],
     }
 

@@ -58,6 +58,13 @@ class Endpoints:
         response = JSONResponse(body, 201 if answer.created else 200)
         return await self.faults.after_commit(request, response) if answer.created else response
 
+    async def recall(self, request: Request) -> Response:
+        """`GET /operations/{id}`: what an operation was answered, for whoever has lost that; 404 if it was not."""
+        said = await run_in_threadpool(self.ledger.recall, request.path_params["operation_id"])
+        if said is None:
+            raise BadRequest(404, "operation_not_found", "no operation of this id has taken effect")
+        return JSONResponse({"created": said.created, "request": said.request.public()})
+
     async def find(self, request: Request) -> Response:
         """`GET /requests?order_id=&user_id=`: a user's own order and its refund requests."""
         question = _question(request)
@@ -116,6 +123,7 @@ class Endpoints:
         routes = [
             Route("/requests", self.submit, methods=["POST"]),
             Route("/requests", self.find, methods=["GET"]),
+            Route("/operations/{operation_id}", self.recall, methods=["GET"]),
             Route("/requests/{request_id}/approve", self.approve, methods=["POST"]),
             Route("/requests/{request_id}/reject", self.reject, methods=["POST"]),
             Route("/requests/{request_id}/pay", self.pay, methods=["POST"]),

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, RowMapping, Select, func, insert, select, upd
 from sqlalchemy.dialects.sqlite import insert as insert_or
 
 from examples.refunds.records import (
+    LIMIT_CENTS,
     MOVES,
     SEED,
     Books,
@@ -20,12 +21,14 @@ from examples.refunds.records import (
     NewRequest,
     Order,
     OrderNotFound,
+    OverLimit,
     Payment,
     RefundRequest,
     RequestNotFound,
     Status,
     Submitted,
     WrongStatus,
+    money,
 )
 from examples.refunds.tables import WRITES, answers, open_engine, orders, payments, requests
 
@@ -53,6 +56,7 @@ class Ledger:
         Raises:
             KeyReused: the operation id was used for another request.
             OrderNotFound: no such order of this user.
+            OverLimit: it is over the limit, and no person has agreed.
         """
         fingerprint = json.dumps(new.model_dump(), sort_keys=True)
         with self._writing() as connection:
@@ -61,6 +65,9 @@ class Ledger:
                 return _again(said, fingerprint)
             order = _order(connection, new.order_id, new.user_id)
             standing = _first(connection, _standing(order.order_id))
+            if standing is None and order.amount_cents > LIMIT_CENTS and not new.approved:
+                msg = f"a refund over {money(LIMIT_CENTS)} {order.currency} needs a person's approval"
+                raise OverLimit(msg)
             answer = Submitted(standing is None, _request(standing) if standing else _fresh(operation_id, order, new))
             if answer.created:
                 connection.execute(insert(requests), asdict(answer.request))
@@ -69,6 +76,15 @@ class Ledger:
                 insert(answers), {"operation_id": operation_id, "fingerprint": fingerprint, "answer": text}
             )
             return answer
+
+    def recall(self, operation_id: str) -> Submitted | None:
+        """Return the answer that an operation was given, or None when it has never got here."""
+        with self._reading() as connection:
+            said = _first(connection, select(answers).where(answers.c.operation_id == operation_id))
+        if said is None:
+            return None
+        answer = json.loads(said["answer"])
+        return Submitted(answer["created"], _request(answer["request"]), replayed=True)
 
     def find(self, order_id: str, user_id: str) -> tuple[Order, tuple[RefundRequest, ...]]:
         """Return an order of this user and its refund requests, the newest first.

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from perdure import AgentState, SessionView, TurnResult
+    from perdure import AgentState, Interaction, SessionView, TurnResult
 
 IN_ENGLISH = {
     "订单 A1042 需要申请退款": "Order A1042 needs a refund",
     "处理到哪里了": "How far is it?",
     "记一下已经退款了": "Note that it is refunded",
+    "订单 A1044 也要退款": "Order A1044 needs a refund too",
 }
 
 LOG_LINES = 15
@@ -61,6 +62,11 @@ class Narrator:
         """Show a question and its answer."""
         self.say("alice", text)
         self.say("support", result.output or f"({result.status}: {result.error})")
+
+    def asked(self, interaction: Interaction) -> None:
+        """Show what a person is asked."""
+        for call in interaction.calls:
+            self.say("asked", f"may {call.tool} run, with {dict(call.arguments)}?")
 
     def ledger(self, books: Mapping[str, Any]) -> None:
         """Show what the refund service has on record."""

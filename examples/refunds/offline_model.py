@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from examples.refunds.intents import Intent, Understood, mentioned_orders, understand
 from examples.refunds.phrases import CHINESE, ENGLISH, LANGUAGES, Phrases
-from examples.refunds.tools import query_task, submit_refund_request
-from perdure import Delta, Message, ModelRequest, ModelResponse, Purpose, Role, ToolCall, ToolResultBlock
+from examples.refunds.tools import query_task, submit_large_refund, submit_refund_request
+from perdure import Delta, Message, ModelRequest, ModelResponse, Purpose, ResultState, Role, ToolCall, ToolResultBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -116,6 +116,8 @@ def decide(request: ModelRequest) -> str | tuple[ToolCall, ...]:
     """Return the answer's text, or the tool calls that have to come first."""
     talk = read(request.messages)
     phrases = talk.phrases
+    if larger := _over_limit(talk, request):
+        return larger
     if talk.results:
         return "\n".join(phrases.result(result) for result in talk.results)
     match talk.intent:
@@ -128,6 +130,16 @@ def decide(request: ModelRequest) -> str | tuple[ToolCall, ...]:
             return phrases.joined(phrases.note, phrases.offer_look if orders else phrases.ask_status)
         case Intent.REFUND | Intent.STATUS as intent:
             return _calls(intent, talk, request)
+
+
+def _over_limit(talk: Talk, request: ModelRequest) -> tuple[ToolCall, ...]:
+    """Return the calls that ask a person, for those submits that were refused without one."""
+    calls = {call.id: call for message in request.messages for call in message.calls}
+    return tuple(
+        ToolCall(submit_large_refund.name, dict(calls[result.id].input))
+        for result in talk.results
+        if result.state is ResultState.ERROR and submit_large_refund.name in result.text and result.id in calls
+    )
 
 
 def _calls(intent: Intent, talk: Talk, request: ModelRequest) -> str | tuple[ToolCall, ...]:

@@ -30,6 +30,7 @@ class Phrases:
     record: str
     no_request: str
     failed: str
+    denied: str
     not_run: str
     unreadable: str
     statuses: Mapping[str, str]
@@ -40,6 +41,9 @@ class Phrases:
         """Say what a tool's result says, and nothing else."""
         if result.state is ResultState.ERROR:
             return self.failed.format(reason=result.text)
+        if result.state is ResultState.DENIED:
+            _, said, reason = result.text.partition("denied: ")
+            return self.denied.format(reason=reason if said else "…")
         if result.state is not ResultState.SUCCESS:
             return self.not_run.format(tool=result.name)
         try:
@@ -90,6 +94,7 @@ ENGLISH = Phrases(
     record="The refund service's record of order {order}: request {request} ({amount}) is {status}.",
     no_request="The refund service has no refund request for order {order} on record.",
     failed="That did not work: {reason}.",
+    denied="Our staff has not agreed to that ({reason}), so nothing was requested.",
     not_run="That was stopped before it had a result ({tool}). Please ask again.",
     unreadable="The refund service gave an answer that I can't read, so I can't say how far it is.",
     statuses={
@@ -115,6 +120,7 @@ CHINESE = Phrases(
     record="退款服务的记录：订单 {order} 的退款申请 {request}（金额 {amount}）{status}。",
     no_request="退款服务中没有订单 {order} 的退款申请。",
     failed="没有办成：{reason}。",
+    denied="工作人员没有同意（{reason}），所以没有提交任何申请。",
     not_run="操作（{tool}）在得到结果之前被停止了，请再问一次。",
     unreadable="退款服务的回答无法读取，所以我不能说处理到哪一步。",
     statuses={

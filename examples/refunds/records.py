@@ -42,6 +42,8 @@ class NewRequest(BaseModel):
     order_id: OrderId
     user_id: UserId
     reason: Reason
+    approved: bool = False
+    """Whether a person has agreed, which an order over the limit needs."""
 
 
 class Question(BaseModel):
@@ -122,9 +124,13 @@ class Books:
     payments: tuple[Payment, ...]
 
 
+LIMIT_CENTS = 200_00
+"""What may be asked for without a person's word."""
+
 SEED = (
     Order("A1042", "alice", 120_00),
     Order("A1043", "alice", 35_50),
+    Order("A1044", "alice", 480_00),
     Order("B2001", "bob", 79_90),
 )
 """The orders that a new ledger knows."""
@@ -145,6 +151,12 @@ class OrderNotFound(Refused):
     """No such order, or one of somebody else: the answer is the same, so that nobody learns which."""
 
     type = "order_not_found"
+
+
+class OverLimit(Refused):
+    """The order is over the limit, and no person has agreed."""
+
+    type = "over_limit"
 
 
 class RequestNotFound(Refused):

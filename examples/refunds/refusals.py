@@ -8,7 +8,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from examples.refunds.records import KeyReused, OrderNotFound, Refused, RequestNotFound, WrongStatus
+from examples.refunds.records import KeyReused, OrderNotFound, OverLimit, Refused, RequestNotFound, WrongStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-_STATUS = {KeyReused: 409, WrongStatus: 409, OrderNotFound: 404, RequestNotFound: 404}
+_STATUS = {KeyReused: 409, OverLimit: 409, WrongStatus: 409, OrderNotFound: 404, RequestNotFound: 404}
 
 
 class BadRequest(Refused):

@@ -29,7 +29,7 @@ async def test_the_demonstration_shows_what_it_promises() -> None:
 
     assert demo.returncode == 0, told
     assert "killed with SIGKILL" in told
-    assert told.count("✓") == 7
+    assert told.count("✓") == 8
     assert "✗" not in told
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from examples.refunds.app import app
 from examples.refunds.processes import until
-from perdure import SessionHandle, TurnStatus
+from perdure import SessionHandle, TurnResult, TurnStatus
 from tests.examples.desk import Desk, open_desk
 from tests.support.processes import worker_process
 from tests.support.world import fresh, world
@@ -146,3 +146,60 @@ async def test_money_that_left_while_the_worker_was_dead_left_once_and_the_sessi
 
         assert await desk.counts() == (1, 1)
         assert (await desk.books())["requests"][0]["operation_id"] == request["operation_id"]
+
+
+# ---- refunds over the limit ---------------------------------------------------------------------------------------
+
+
+async def ask_for_much(session: SessionHandle) -> tuple[TurnResult, str]:
+    """Ask for a refund over the limit, and return the suspended turn and what is asked."""
+    result = await session.ask("I need a refund for order A1044", timeout=30)
+    assert result.status is TurnStatus.SUSPENDED
+    (request,) = (await session.view()).interactions
+    assert [(call.tool, call.subject) for call in request.calls] == [("submit_large_refund", "A1044")]
+    return result, request.request_id
+
+
+async def test_a_refund_over_the_limit_waits_for_a_person_and_runs_once_after_a_deploy(
+    server: EmbeddedServer, desk: Desk
+) -> None:
+    """B45: nothing is on record before, one request after, also when the worker was replaced between."""
+    async with world(server, app) as served:
+        session = served.sessions.session("support", fresh(), user_id="alice")
+        asked, request_id = await ask_for_much(session)
+        assert await desk.counts("A1044") == (0, 0)
+        await served.stop_worker()
+        await served.start_worker()
+        await session.respond(request_id, True, actor="the manager")
+        result = await session.result(asked.turn_id, timeout=30)
+        assert result.output.startswith("I have submitted refund request")
+        assert await desk.counts("A1044") == (1, 0)
+
+
+async def test_a_refund_that_was_denied_is_not_requested_and_the_customer_is_told(served: Served, desk: Desk) -> None:
+    """B45: with the reason."""
+    session = served.sessions.session("support", fresh(), user_id="alice")
+    asked, request_id = await ask_for_much(session)
+    await session.respond(request_id, False, reason="the parcel is still under way")
+    result = await session.result(asked.turn_id, timeout=30)
+    assert "has not agreed to that (the parcel is still under way)" in result.output
+    assert await desk.counts("A1044") == (0, 0)
+
+
+@pytest.mark.parametrize("desk", [{"REFUNDS_DROP_AFTER_COMMIT": "1"}], indirect=True)
+async def test_a_lost_answer_is_looked_up_by_the_tool_itself(served: Served, desk: Desk) -> None:
+    """B34, B70: the service dropped the connection after the effect; nobody is asked what became of it."""
+    session = served.sessions.session("support", fresh(), user_id="alice")
+    asked, request_id = await ask_for_much(session)
+    await session.respond(request_id, True)
+    result = await session.result(asked.turn_id, timeout=30)
+    (request,) = (await desk.books())["requests"]
+    assert request["request_id"] in result.output
+    assert await desk.counts("A1044") == (1, 0)
+
+
+async def test_a_refund_under_the_limit_asks_nobody(served: Served, desk: Desk) -> None:
+    """B42."""
+    session = served.sessions.session("support", fresh(), user_id="alice")
+    assert (await ask(session, "I need a refund for order A1043")).startswith("I have submitted")
+    assert await desk.counts("A1043") == (1, 0)

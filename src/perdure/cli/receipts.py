@@ -56,6 +56,11 @@ def cancelled(receipt: Receipt) -> str:
     return f"turn {receipt.turn_id}: over for good"
 
 
+def came_too_late(receipt: Receipt) -> str:
+    """Return what a cancel of a turn did that was done."""
+    return f"turn {receipt.turn_id}: has completed; nothing was cancelled"
+
+
 def steered(receipt: SteerReceipt) -> str:
     """Return who will see what was steered, and when."""
     return f"turn {receipt.turn_id}: steered, seen at step {receipt.step}"

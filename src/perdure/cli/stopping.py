@@ -10,9 +10,11 @@ from perdure.cli.call import connected
 from perdure.cli.failures import ExitCode, WrongUsage
 from perdure.cli.frame import STEERING, command
 from perdure.cli.options import ActiveRun, Actor, RunId, Target, Timeout, Turn, session_options
-from perdure.cli.receipts import cancelled, interrupted, resumed, tell_receipt
+from perdure.cli.receipts import came_too_late, cancelled, interrupted, resumed, tell_receipt
+from perdure.cli.terminal import complain
 from perdure.cli.turns import fetch
 from perdure.commands import Partial
+from perdure.results import TurnStatus
 
 
 def register(app: typer.Typer) -> None:
@@ -55,6 +57,8 @@ async def interrupt(
         lambda: call.handle.interrupt(run_id=run_id, message=message, partial=partial, actor=actor)
     )
     tell_receipt(receipt, interrupted, as_json=target.as_json)
+    if message and not receipt.interrupted:
+        complain("the message was said to nobody; `perdure inject` says it to the next turn")
 
 
 async def resume(
@@ -85,5 +89,7 @@ async def resume(
 async def cancel(target: Target, *, turn: Turn, actor: Actor = None) -> None:
     """Have a turn be over for good, whether it waits, runs or was interrupted. Twice is the same as once."""
     call = await connected(target)
+    before = await call.patiently(lambda: call.handle.turn(turn))
     receipt = await call.patiently(lambda: call.handle.cancel(turn, actor=actor))
-    tell_receipt(receipt, cancelled, as_json=target.as_json)
+    late = before.status is TurnStatus.COMPLETED
+    tell_receipt(receipt, came_too_late if late else cancelled, as_json=target.as_json)

@@ -11,7 +11,7 @@ from perdure.cli.call import connected
 from perdure.cli.chat.conversation import converse
 from perdure.cli.chat.orders import WhileBusy
 from perdure.cli.chat.screens import Pipe, Screen
-from perdure.cli.failures import ExitCode
+from perdure.cli.failures import ExitCode, WrongUsage
 from perdure.cli.frame import TURNS, command
 from perdure.cli.options import Target, session_options
 
@@ -49,8 +49,11 @@ async def chat(
     else can be typed.
 
     Without a terminal each line of standard input is a turn and each answer is printed; exit code 4 then says that a
-    turn did not complete. There is no JSON here: use `perdure ask` in programs.
+    turn did not complete. Programs better use `perdure ask --json`.
     """
+    if target.as_json:
+        msg = "a conversation has no JSON; `perdure ask --json` has"
+        raise WrongUsage(msg)
     return await converse(await connected(target), _screen(target), while_busy)
 
 
