@@ -6,14 +6,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from perdure import TurnStatus
+from perdure import Agent, App, Effect, ToolCall, TurnStatus, tool
+from perdure.testing import ScriptedModel
 from tests.cli.sample import lost
-from tests.support.world import fresh, until
+from tests.support.world import fresh, until, world
 
 if TYPE_CHECKING:
     from tests.cli.desks import Desk
+    from worker.embedded import EmbeddedServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@tool(effect=Effect.ONCE, approval="ask")
+def pay() -> str:
+    """Pay."""
+    return "paid"
 
 
 async def asked(desk: Desk) -> str:
@@ -27,13 +35,17 @@ async def test_an_approval_is_found_shown_and_given(desk: Desk) -> None:
     request = await asked(desk)
 
     async def listed() -> bool:
-        return request in (await desk.run("approvals")).out
+        return request in (await desk.run("approvals", "--agent", "support")).out
 
     await until(listed)
     shown = (await desk.run("approvals", "--agent", "support", "--user", "alice")).out
     assert f"-a support -u alice -s {desk.session}" in shown
     assert 'refund {"order_id": "A1"}, about A1: refund needs approval' in shown
-    (entry,) = [one for one in (await desk.run("approvals", "--json")).json() if one["request_id"] == request]
+    (entry,) = [
+        one
+        for one in (await desk.run("approvals", "--agent", "support", "--json")).json()
+        if one["request_id"] == request
+    ]
     assert (entry["workflow_id"], entry["calls"][0]["tool"]) == (desk.handle.workflow_id, "refund")
     assert 'refund {"order_id": "A1"}' in (await desk.run("view")).out
     unsure = await desk.run("approve")
@@ -46,6 +58,25 @@ async def test_an_approval_is_found_shown_and_given(desk: Desk) -> None:
     assert "by 'bob': refund approved" in again.err
     none = await desk.run("deny", "--yes")
     assert (none.code, "asks for no approval" in none.err) == (1, True)
+
+
+async def test_a_session_that_nobody_serves_does_not_keep_the_others_from_view(
+    desk: Desk, server: EmbeddedServer
+) -> None:
+    """Its worker is gone while it waits; it is named, and the list is there."""
+    agent = fresh("agent")
+    model = ScriptedModel([ToolCall("pay")])
+    async with world(server, App([Agent(agent, model, tools=[pay])])) as served:
+        session = served.sessions.session(agent, fresh())
+        await session.ask("pay", timeout=30)
+
+        async def listed() -> bool:
+            return session.key in [info.key async for info in served.sessions.list(agent, status="needs_approval")]
+
+        await until(listed)
+    shown = await desk.run("approvals", "--agent", agent)
+    assert (shown.code, shown.out) == (0, "no session waits for an approval\n")
+    assert f"{session.workflow_id} can't be looked into" in shown.err
 
 
 async def test_some_calls_are_approved_with_other_arguments_and_the_rest_is_denied(desk: Desk) -> None:
@@ -101,7 +132,7 @@ async def test_an_operation_that_nobody_knows_of_is_found_and_settled(desk: Desk
         return operation.operation_id in (await desk.run("uncertain", "--session", desk.session)).out
 
     await until(listed)
-    assert (await desk.run("uncertain", "--json")).json()
+    assert (await desk.run("uncertain", "--agent", "support", "--json")).json()
     assert (await desk.run("reconcile", "--reason", "r")).code == 2
     other = await desk.run("reconcile", "--happened", "another", "--reason", "I looked", "--yes")
     assert (other.code, operation.operation_id in other.err) == (1, True)

@@ -16,10 +16,10 @@ from perdure.cli.options import Actor, Reason, Server, Target, Timeout, answerin
 from perdure.cli.receipts import answered, tell_receipt
 from perdure.cli.terminal import say, say_json
 from perdure.cli.turns import fetch
-from perdure.client import SessionHandle, Sessions
+from perdure.cli.waiting_sessions import named, waiting
+from perdure.client import Sessions
 from perdure.commands import Decision
-from perdure.errors import SessionNotFound
-from perdure.results import Interaction, InteractionCall
+from perdure.results import Interaction, InteractionCall, SessionStatus
 from perdure.tools import ToolError
 
 Request: TypeAlias = Annotated[
@@ -62,24 +62,19 @@ async def approvals(
 
     They are found as far as Temporal's visibility has heard of them: up to a moment ago.
     """
-    client = await server.place.connect()
-    sessions = Sessions(client)
-    found: list[tuple[SessionHandle, Interaction]] = []
-    async for info in sessions.list(agent, user, "needs_approval"):
-        handle = sessions.session(info.key.agent_id, info.key.session_id, info.key.user_id)
-        try:
-            view = await handle.view()
-        except SessionNotFound:  # it has ended since
-            continue
-        found += [(handle, request) for request in view.interactions if request.kind == "approval"]
+    sessions = Sessions(await server.place.connect())
+    found = [
+        (handle, request)
+        for handle, view in await waiting(sessions, SessionStatus.NEEDS_APPROVAL, agent=agent, user=user)
+        for request in view.interactions
+        if request.kind == "approval"
+    ]
     if server.as_json:
         listed = [{"workflow_id": handle.workflow_id, **_plain(request)} for handle, request in found]
         say_json(json.dumps(listed, ensure_ascii=False))
         return
     for handle, request in found:
-        key = handle.key
-        user_option = "" if key.user_id is None else f" -u {key.user_id}"
-        say(f"-a {key.agent_id}{user_option} -s {key.session_id}")
+        say(named(handle))
         for line in request_lines(request):
             say(f"  {line}")
     if not found:

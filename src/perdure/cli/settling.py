@@ -18,10 +18,10 @@ from perdure.cli.receipts import settled, tell_receipt
 from perdure.cli.shapes import moment
 from perdure.cli.terminal import say, say_json
 from perdure.cli.turns import fetch
-from perdure.client import SessionHandle, Sessions
-from perdure.errors import SessionNotFound
+from perdure.cli.waiting_sessions import named, waiting
+from perdure.client import Sessions
 from perdure.operations import Outcome
-from perdure.results import Operation
+from perdure.results import Operation, SessionStatus
 
 
 def register(app: typer.Typer) -> None:
@@ -52,25 +52,19 @@ async def uncertain(
 
     `perdure reconcile` says what became of them.
     """
-    client = await server.place.connect()
-    sessions = Sessions(client)
-    found: list[tuple[SessionHandle, Operation]] = []
-    async for info in sessions.list(agent, user, "needs_reconciliation"):
-        if session is not None and info.key.session_id != session:
-            continue
-        handle = sessions.session(info.key.agent_id, info.key.session_id, info.key.user_id)
-        try:
-            found += [(handle, operation) for operation in (await handle.view()).uncertain]
-        except SessionNotFound:  # it has ended since
-            continue
+    sessions = Sessions(await server.place.connect())
+    status = SessionStatus.NEEDS_RECONCILIATION
+    found = [
+        (handle, operation)
+        for handle, view in await waiting(sessions, status, agent=agent, user=user, session=session)
+        for operation in view.uncertain
+    ]
     if server.as_json:
         plain = [{"workflow_id": handle.workflow_id, **one.model_dump(mode="json")} for handle, one in found]
         say_json(json.dumps(plain, ensure_ascii=False))
         return
     for handle, one in found:
-        key = handle.key
-        user_option = "" if key.user_id is None else f" -u {key.user_id}"
-        say(f"-a {key.agent_id}{user_option} -s {key.session_id}")
+        say(named(handle))
         say(f"  {_line(one)}")
     if not found:
         say("no operation's outcome is unknown, but for those that are still under way or being asked about")
