@@ -95,7 +95,8 @@ async def test_some_calls_are_approved_with_other_arguments_and_the_rest_is_deni
     assert (denied.code, denied.json()["disposition"]) == (0, "started")
     await desk.handle.result("m-1", timeout=30)
     results = (await desk.handle.state()).context[2].results
-    assert [result.text for result in results] == ["refunded 3 for A1", "denied: not that one"]
+    assert results[0].text == '(a person changed the arguments to {"amount":3,"order_id":"A1"})\nrefunded 3 for A1'
+    assert results[1].text == "denied: not that one"
     assert two in {result.id for result in results}
     said = (await desk.run("transcript")).out
     assert "not that one" in said

@@ -432,3 +432,27 @@ def test_a_call_without_a_subject_suggests_a_rule_for_the_tool_as_a_whole() -> N
     """B46: it is shown before anybody remembers it."""
     life = asking(Call("pay", Effect.ONCE, opinion=ASK))
     assert suggestions(life.asked.calls) == [None]
+
+
+def test_a_model_that_asks_again_what_nobody_answers_meets_its_limit() -> None:
+    """B21, B47: an answer begins the count anew, the silence of people does not."""
+    life = asking(PAY, limits=Limits(max_steps=3, approval_timeout_seconds=60))
+    for _ in range(2):
+        life.ring()
+        life.answer("", PAY)
+    life.ring()
+    assert life.status("t1") is TurnStatus.FAILED
+    record = life.session.record("t1")
+    assert record is not None
+    assert record.error is not None
+    assert record.error.type == "max_steps"
+
+
+def test_the_model_is_told_when_a_person_has_changed_its_arguments() -> None:
+    """B45: the result is of other arguments than it gave."""
+    life = asking(PAY)
+    edited = freeze_object({"order_id": "B2"})
+    life.respond(approve={call_ids(life)[0]: Decision(approve=True, arguments=edited)})
+    life.start(0)
+    life.finish(0, "paid")
+    assert life.results[0].text == '(a person changed the arguments to {"order_id":"B2"})\npaid'

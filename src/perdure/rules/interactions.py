@@ -122,7 +122,7 @@ def request_due(session: Session, at: datetime, request_id: str) -> Session:
     if request.expires_at is not None and at >= request.expires_at:
         run_id = derived_id("run", session.key.workflow_id, request_id).replace("-", "")
         session = _decide(session, at, request, {}, reason=TOO_LATE, actor=None)
-        return wake(_answered(session, at, request, TOO_LATE, None), at, run_id)
+        return wake(_answered(session, at, request, TOO_LATE, None), at, run_id, by_somebody=False)
     every = session.limits.approval_reminder_seconds
     if request.remind_at is None or every is None or at < request.remind_at:
         return session
@@ -293,8 +293,12 @@ def close_requests(session: Session, at: datetime, actor: str | None) -> Session
 # ---- going on ---------------------------------------------------------------------------------------------------
 
 
-def wake(session: Session, at: datetime, run_id: str) -> Session:
-    """Go on with a suspended turn, in a new run, if nothing is outstanding any more."""
+def wake(session: Session, at: datetime, run_id: str, *, by_somebody: bool = True) -> Session:
+    """Go on with a suspended turn, in a new run, if nothing is outstanding any more.
+
+    Steps are counted anew when somebody has answered, and not for what goes on of itself: a model that asks again and
+    again what nobody answers meets its agent's `max_steps` in the end.
+    """
     current = session.current
     if current is None or not current.suspended or not isinstance(current.phase, Acting):
         return session
@@ -307,7 +311,7 @@ def wake(session: Session, at: datetime, run_id: str) -> Session:
         suspended=False,
         requests=(),
         run_id=run_id,
-        first_step=current.step + 1,
+        first_step=current.step + 1 if by_somebody else current.first_step,
         clock_from=at,
         phase=change(current.phase, since=at),
     )
@@ -324,7 +328,7 @@ def wake_of_itself(session: Session, at: datetime) -> Session:
     if current is None or not current.suspended:
         return session
     run_id = derived_id("run", session.key.workflow_id, current.turn_id, current.run_id).replace("-", "")
-    return wake(session, at, run_id)
+    return wake(session, at, run_id, by_somebody=False)
 
 
 def _free(session: Session, at: datetime, call: PlannedCall) -> Session:

@@ -33,10 +33,18 @@ def finish_call(session: Session, at: datetime, operation: str, result: ToolResu
     call = next(unsettled, None)
     if call is None or current is None:
         return _settle_late(session, at, operation, result)
-    result = change(result, id=call.plan.call_id, name=call.plan.tool)
+    result = _told_of_edits(call, change(result, id=call.plan.call_id, name=call.plan.tool))
     session = with_calls(session, lambda each: change(each, result=result, lost=None) if each is call else each)
     session = _certain(session, operation)
     return result_entry(session, at, current, call, result)
+
+
+def _told_of_edits(call: PlannedCall, result: ToolResultBlock) -> ToolResultBlock:
+    """Tell the model that the result is of other arguments than it gave, if a person has changed them."""
+    if not call.edited:
+        return result
+    note = f"(a person changed the arguments to {canonical_json(call.plan.arguments).decode()})"
+    return change(result, output=(TextBlock(note), *result.output))
 
 
 def _settle_late(session: Session, at: datetime, operation: str, result: ToolResultBlock) -> Session:
@@ -194,6 +202,8 @@ def _because(reason: str | None) -> str:
 
 def as_text(value: Json) -> str:
     """Return a result from outside as the text that the model sees."""
+    if value is None:
+        return "done, without a result"
     return value if isinstance(value, str) else canonical_json(value).decode()
 
 
