@@ -56,13 +56,14 @@ class Flights:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._graces: dict[str, asyncio.Task[None]] = {}
         self._effectful: set[str] = set()
+        self._questions: set[str] = set()
         self._loose: dict[str, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is in flight whose result a new run would miss."""
-        return not self._tasks and not self._loose
+        """Whether nothing is in flight whose result a new run would miss. A question to a tool it asks again."""
+        return self._tasks.keys() <= self._questions and not self._loose
 
     @property
     def settled(self) -> bool:
@@ -211,6 +212,7 @@ class Flights:
         question = inquiry(self._session(), wish)
         if question is None:
             return
+        self._questions.add(wish.operation_id)
         handle = workflow.start_activity(
             contract.INQUIRY_ACTIVITY,
             question,

@@ -10,11 +10,13 @@ import pytest
 
 from perdure import Agent, App, Effect, Outcome, SessionStatus, ToolCall, ToolContext, ToolError, TurnStatus, tool
 from perdure.errors import InvalidCommand, NotResumable, UncertainOperations
-from perdure.testing import ScriptedModel
+from perdure.testing import ScriptedModel, serve
 from tests.support.stage import Stage
 from tests.support.world import failed_tasks_ever, fresh, until, world
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from perdure import SessionHandle, Tool
     from worker.embedded import EmbeddedServer
 
@@ -203,4 +205,42 @@ async def test_a_session_with_an_open_question_is_found_also_when_its_turn_is_ov
         await session.resume("t-1")
         (await stage.call(2)).answer("done")
         await session.result("t-1", timeout=30)
+        assert await failed_tasks_ever(session) == 0
+
+
+async def test_a_session_renews_itself_while_its_tool_is_being_asked_and_asks_again(tmp_path: Path) -> None:
+    """B58: a question may take as long as a lost worker's tool may; it must not keep a session from a new run."""
+    asked, answer = asyncio.Event(), asyncio.Event()
+    questions: list[str] = []
+
+    async def reconcile(ctx: ToolContext) -> Outcome:
+        questions.append(ctx.operation_id)
+        asked.set()
+        await answer.wait()
+        return Outcome.happened("paid")
+
+    @tool(effect=Effect.ONCE, reconcile=reconcile, timeout=timedelta(seconds=60))
+    async def pay() -> str:
+        """Pay, and lose the answer."""
+        msg = "the answer was lost"
+        raise ToolError(msg, uncertain=True)
+
+    app = App([Agent("a", ScriptedModel([[PAY], "done"]), tools=[pay])])
+    config = {"limit.historyCount.suggestContinueAsNew": 25}
+    async with serve(app, dynamic_config=config, data_dir=tmp_path) as served:
+        session = served.sessions.session("a", fresh(), "alice")
+        await session.submit("pay", turn_id="t-1")
+        await asked.wait()
+        workflow = served.client.get_workflow_handle(session.workflow_id)
+        first = (await workflow.describe()).run_id
+        for number in range(12):
+            await session.inject(f"note {number}")
+
+        async def renewed() -> bool:
+            return (await workflow.describe()).run_id != first
+
+        await until(renewed)
+        answer.set()
+        assert (await session.result("t-1", timeout=30)).status is TurnStatus.COMPLETED
+        assert len(set(questions)) == 1
         assert await failed_tasks_ever(session) == 0

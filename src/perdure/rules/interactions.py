@@ -123,10 +123,10 @@ def request_due(session: Session, at: datetime, request_id: str) -> Session:
         run_id = derived_id("run", session.key.workflow_id, request_id).replace("-", "")
         session = _decide(session, at, request, {}, reason=TOO_LATE, actor=None)
         return wake(_answered(session, at, request, TOO_LATE, None), at, run_id, by_somebody=False)
-    every = session.limits.approval_reminder_seconds
-    if request.remind_at is None or every is None or at < request.remind_at:
+    if request.remind_at is None or at < request.remind_at:
         return session
-    again = change(request, reminders=request.reminders + 1, remind_at=_after(at, every))
+    next_time = _after(at, session.limits.approval_reminder_seconds)
+    again = change(request, reminders=request.reminders + 1, remind_at=next_time)
     requests = tuple(again if one is request else one for one in current.requests)
     return _asked_entry(change(session, current=change(current, requests=requests)), at, again)
 
