@@ -7,7 +7,8 @@ What is another thing here is translated, and what we have no place for is left 
     summary as blocks                       its text
     created_at of a message                 timestamp
     tool_call, whose input is JSON text     tool_use, whose input is an object
-    results in the assistant's message      a message of results behind each message of calls
+    results in the assistant's message,     a message of results behind each message of calls
+    or in a later one
     a call without a result                 one with a result that says interrupted
     hint                                    a message of the user's side, marked in its metadata
 """
@@ -16,13 +17,10 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count
-from typing import TYPE_CHECKING, TypeAlias, cast
+from math import ceil
+from typing import TypeAlias, cast
 
-from perdure.values import clean_text, parse_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from perdure.values import clean_text, freeze_object, parse_json
 
 HINT_MARK = "perdure_hint"
 """The metadata key of a message that was a hint, whose value is where the hint came from."""
@@ -33,6 +31,9 @@ UNREADABLE = "unreadable_input"
 NO_RESULT = "interrupted: the state was saved before this call had a result"
 
 Fields: TypeAlias = "Mapping[str, object]"
+
+Place: TypeAlias = tuple[int, int]
+"""Where a block stands: the number of its message, and its own in there."""
 
 
 def is_foreign(data: Fields) -> bool:
@@ -62,10 +63,15 @@ def _mappings(value: object) -> Iterator[Fields]:
             yield cast("Fields", item)
 
 
+def _blocks(value: object) -> list[Fields] | None:
+    """Return a list of blocks; None for anything else, which is left for whoever reads it."""
+    blocks = list(_mappings(value))
+    return blocks if isinstance(value, list | tuple) and len(blocks) == len(cast("Sequence[object]", value)) else None
+
+
 def _summary(value: object) -> object:
-    if not isinstance(value, list | tuple):
-        return value
-    return "\n".join(str(block.get("text", "")) for block in _mappings(cast("object", value)) if block.get("text"))
+    blocks = _blocks(value)
+    return value if blocks is None else "\n".join(str(block["text"]) for block in blocks if block.get("text"))
 
 
 def _tool_context(value: object) -> object:
@@ -74,23 +80,65 @@ def _tool_context(value: object) -> object:
         return {} if value is None else value
     fields = dict(cast("Fields", value))
     size = fields.get("max_cache_bytes")
-    return {**fields, "max_cache_bytes": round(size) if isinstance(size, float) else size}
+    return {**fields, "max_cache_bytes": ceil(size)} if isinstance(size, float) else fields
+
+
+def _paired(context: Sequence[object]) -> dict[Place, Fields]:
+    """Return the results by the places of their calls.
+
+    A result may stand in a later message: what is observed while a call runs comes in between. Ids may come again, so
+    that a result belongs to the nearest message with an open call of its id, and there to the first.
+    """
+    paired: dict[Place, Fields] = {}
+    waiting: dict[str, list[deque[Place]]] = defaultdict(list)
+    for number, message in enumerate(context):
+        content = cast("Fields", message).get("content") if isinstance(message, Mapping) else None
+        for at, block in enumerate(_blocks(content) or ()):
+            waits = waiting[str(block.get("id"))]
+            if block.get("type") == "tool_call":
+                if not waits or waits[-1][0][0] != number:
+                    waits.append(deque())
+                waits[-1].append((number, at))
+            elif block.get("type") == "tool_result" and waits:
+                paired[waits[-1].popleft()] = block
+                if not waits[-1]:
+                    waits.pop()
+    return paired
+
+
+class _Ids:
+    """Ids that were given, each once."""
+
+    def __init__(self) -> None:
+        self._given: set[str] = set()
+        self._numbers: dict[str, int] = {}
+
+    def unused(self, wanted: object) -> str:
+        """Return an id that nobody has, as like to the one that is wanted as can be, and keep it."""
+        base = found = clean_text(str(wanted))
+        while found in self._given:
+            self._numbers[base] = self._numbers.get(base, 0) + 1
+            found = f"{base}-{self._numbers[base]}"
+        self._given.add(found)
+        return found
 
 
 class _Reader:
     """Reads the messages of one state. Ids of messages and calls are unique in what comes out."""
 
     def __init__(self) -> None:
-        self._message_ids: set[str] = set()
-        self._call_ids: set[str] = set()
+        self._message_ids = _Ids()
+        self._call_ids = _Ids()
 
     def messages(self, value: object) -> object:
         """Return the context, or whatever stands in its place, for its reader to refuse."""
         if not isinstance(value, list | tuple):
             return () if value is None else value
-        return [made for item in cast("Sequence[object]", value) for made in self._of(item)]
+        context = cast("Sequence[object]", value)
+        results = _paired(context)
+        return [made for number, item in enumerate(context) for made in self._of(number, item, results)]
 
-    def _of(self, item: object) -> Iterator[object]:
+    def _of(self, number: int, item: object, results: Mapping[Place, Fields]) -> Iterator[object]:
         if not isinstance(item, Mapping):
             yield item
             return
@@ -99,22 +147,20 @@ class _Reader:
             **{key: message[key] for key in ("name", "role", "metadata", "usage") if key in message},
             "timestamp": message.get("timestamp") or message.get("created_at"),
         }
-        content = message.get("content")
-        if not isinstance(content, list | tuple):
-            yield {**head, "id": self._message_id(message), "content": content}
+        blocks = _blocks(message.get("content"))
+        if not blocks:
+            yield {**head, "id": self._message_id(message), "content": message.get("content")}
             return
-        yield from self._parts(message, head, list(_mappings(cast("object", content))))
+        yield from self._parts(message, head, [(block, results.get((number, at))) for at, block in enumerate(blocks)])
 
-    def _parts(self, message: Fields, head: Fields, blocks: list[Fields]) -> Iterator[Fields]:
+    def _parts(
+        self, message: Fields, head: dict[str, object], blocks: list[tuple[Fields, Fields | None]]
+    ) -> Iterator[Fields]:
         """Yield one message of theirs as ours: what is said and called, then the results, and so on."""
-        results: dict[str, deque[Fields]] = defaultdict(deque)
-        for block in blocks:
-            if block.get("type") == "tool_result":
-                results[str(block.get("id"))].append(block)
         spoken: list[Fields] = []
         calls: list[tuple[Fields, Fields]] = []
         over = False
-        for block in blocks:
+        for block, result in blocks:
             kind = block.get("type")
             over = over or (kind == "tool_result" and bool(calls))
             if kind == "tool_result":
@@ -125,39 +171,37 @@ class _Reader:
             if kind == "hint":
                 yield self._hint(message, head, block)
             elif kind == "tool_call":
-                calls.append(self._call(block, results[str(block.get("id"))]))
+                calls.append(self._call(block, result))
             else:
                 spoken.append(_block(block))
-        if not blocks:
-            yield {**head, "id": self._message_id(message), "content": ()}
         yield from self._flushed(message, head, spoken, calls)
 
     def _flushed(
-        self, message: Fields, head: Fields, spoken: list[Fields], calls: list[tuple[Fields, Fields]]
+        self, message: Fields, head: dict[str, object], spoken: list[Fields], calls: list[tuple[Fields, Fields]]
     ) -> Iterator[Fields]:
         if spoken or calls:
             content = [*spoken, *(call for call, _ in calls)]
             yield {**head, "id": self._message_id(message), "content": content}
+            head.pop("usage", None)  # it is the whole message's, and counts once
         if calls:
             results = [result for _, result in calls]
             timestamp = head.get("timestamp")
             yield {"id": self._message_id(message), "role": "tool", "content": results, "timestamp": timestamp}
 
     def _hint(self, message: Fields, head: Fields, block: Fields) -> Fields:
-        hint = block.get("hint")
-        content = hint if isinstance(hint, str) else [_block(each) for each in _mappings(hint)]
+        content = _output(block.get("hint"))
         mark = {HINT_MARK: block.get("source") or True}
         return {"id": self._message_id(message), "role": "user", "content": content, "metadata": mark} | {
             "timestamp": head.get("timestamp")
         }
 
-    def _call(self, block: Fields, results: deque[Fields]) -> tuple[Fields, Fields]:
+    def _call(self, block: Fields, found: Fields | None) -> tuple[Fields, Fields]:
         """Return a call and its result."""
-        call_id = _unused(str(block.get("id") or "call"), self._call_ids)
+        call_id = self._call_ids.unused(block.get("id") or "call")
         name = block.get("name")
         state = block.get("state")
         call = {"type": "tool_use", "id": call_id, "name": name, "input": _input(block.get("input"))}
-        result = results.popleft() if results else {"output": NO_RESULT, "state": "interrupted"}
+        result = found or {"output": NO_RESULT, "state": "interrupted"}
         ended = result.get("state")
         return (
             {**call, **({} if state is None else {"state": state})},
@@ -172,16 +216,7 @@ class _Reader:
         )
 
     def _message_id(self, message: Fields) -> str:
-        return _unused(str(message.get("id") or "message"), self._message_ids)
-
-
-def _unused(wanted: str, used: set[str]) -> str:
-    """Return an id that nobody has, as like to the one that is wanted as can be, and keep it."""
-    wanted = clean_text(wanted)
-    names: Callable[[int], str] = lambda number: wanted if number == 0 else f"{wanted}-{number}"  # noqa: E731  # one use
-    found = next(name for name in map(names, count()) if name not in used)
-    used.add(found)
-    return found
+        return self._message_ids.unused(message.get("id") or "message")
 
 
 def _block(block: Fields) -> Fields:
@@ -191,17 +226,17 @@ def _block(block: Fields) -> Fields:
 
 
 def _output(output: object) -> object:
-    return output if isinstance(output, str) else [_block(each) for each in _mappings(output)]
+    blocks = _blocks(output)
+    return output if blocks is None else [_block(each) for each in blocks]
 
 
 def _input(text: object) -> object:
-    """Return a call's arguments; what is no JSON object is kept as it is, under a name that says so."""
-    if isinstance(text, Mapping):
-        return cast("object", text)
-    if not isinstance(text, str) or not text.strip():
+    """Return a call's arguments; what is no JSON object, or too deep a one, stays as text under a name of its own."""
+    if not isinstance(text, str):
+        return {} if text is None else text
+    if not text.strip():
         return {}
     try:
-        value = parse_json(text)
+        return freeze_object(parse_json(text))
     except ValueError:
-        value = text
-    return cast("object", value) if isinstance(value, dict) else {UNREADABLE: value}
+        return {UNREADABLE: text}

@@ -45,6 +45,15 @@ state.append_context(
 )
 state.context[-1].content.insert(0, ThinkingBlock(thinking="hm"))
 state.context[-1].usage = Usage(input_tokens=10, output_tokens=5)
+# What is observed while a call runs comes in between, and the result begins a message of its own.
+state.context.append(Msg(name="bob", role="user", content=[TextBlock(text="I am in a hurry")]))
+state.append_context(
+    "support",
+    [
+        ToolResultBlock(id="c1", name="refund", output="paid back", state=ToolResultState.SUCCESS),
+        ToolCallBlock(id="c3", name="look", input="{}", state=ToolCallState.ASKING),
+    ],
+)
 rule = PermissionRule(tool_name="refund", rule_content="A*", behavior=PermissionBehavior.ASK, source="user")
 state.permission_context = PermissionContext(mode=PermissionMode.ACCEPT_EDITS, ask_rules={"refund": [rule]})
 state.tool_context.activated_groups = ["shop"]

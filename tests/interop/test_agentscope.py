@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from perdure import Agent, AgentState, App, PermissionMode, ResultState, Role, TurnStatus
 from perdure.agentscope import HINT_MARK, UNREADABLE
 from perdure.errors import InvalidCommand
-from perdure.messages import flaws
+from perdure.messages import Usage, flaws
 from perdure.tasks import TaskState
 from perdure.testing import ScriptedModel
 from tests.support.strategies import ANY_TEXT, json_values
@@ -52,8 +52,11 @@ def test_a_state_of_the_package_is_read_with_all_that_we_have_a_place_for(export
         ("user", "be quick"),
         ("assistant", "it can be refunded"),
         ("tool", ""),
+        ("user", "I am in a hurry"),
+        ("assistant", "c3"),
+        ("tool", ""),
     ]
-    user, speech, results, hint, last, open_end = state.context
+    user, speech, results, hint, last, late, _, _, open_end = state.context
     assert user.timestamp is not None
     assert [block.type for block in user.content] == ["text", "data"]
     assert [block.type for block in speech.content] == ["thinking", "text", "tool_use", "tool_use"]
@@ -64,7 +67,9 @@ def test_a_state_of_the_package_is_read_with_all_that_we_have_a_place_for(export
     ]
     assert (hint.role, hint.metadata[HINT_MARK]) == (Role.USER, "system")
     assert last.calls[0].id != speech.calls[0].id
+    assert (late.results[0].state, late.results[0].text) == (ResultState.SUCCESS, "paid back")
     assert open_end.results[0].state is ResultState.INTERRUPTED
+    assert [message.usage for message in state.context if message.usage] == [Usage(10, 5)]
     (rule,) = state.permission_context.ask_rules["refund"]
     assert (state.permission_context.mode, rule.rule_content) == (PermissionMode.ACCEPT_EDITS, "A*")
     assert state.tool_context.activated_groups == ("shop",)
@@ -139,6 +144,83 @@ def test_whatever_was_said_and_done_there_is_valid_input_for_a_model_here(messag
     assert AgentState.from_json(state.to_json()) == state
 
 
+STEPS = st.sampled_from(["call", "result", "say", "hint", "next", "observe"])
+
+
+@given(st.lists(st.tuples(STEPS, st.integers(0, 3)), max_size=20))
+@example([("call", 0), ("observe", 0), ("result", 0)])
+@example([("call", 0), ("call", 0), ("next", 0), ("result", 1), ("result", 0)])
+def test_every_result_of_a_call_arrives_behind_it_wherever_it_stood(steps: list[tuple[str, int]]) -> None:
+    """B24, B75: results come in any order, in any later message; only a call without one was interrupted."""
+    messages: list[dict[str, Any]] = [{"role": "assistant", "content": [], "created_at": "now"}]
+    waiting: list[str] = []
+    expected: dict[str, str | None] = {}
+    for number, (step, which) in enumerate(steps):
+        block: dict[str, Any] = {"type": "text", "text": "so"}
+        if step in ("next", "observe"):
+            role = "assistant" if step == "next" else "user"
+            messages.append({"role": role, "content": [block], "created_at": "now"})
+            continue
+        if messages[-1]["role"] == "user":
+            messages.append({"role": "assistant", "content": [], "created_at": "now"})
+        if step == "call":
+            waiting.append(f"c{number}")
+            expected[waiting[-1]] = None
+            block = {"type": "tool_call", "id": waiting[-1], "name": "look", "input": "{}"}
+        elif step == "result" and waiting:
+            call_id = waiting.pop(which % len(waiting))
+            expected[call_id] = f"found {number}"
+            block = {"type": "tool_result", "id": call_id, "name": "look", "state": "success"} | {
+                "output": f"found {number}"
+            }
+        elif step == "hint":
+            block = {"type": "hint", "hint": "quick"}
+        messages[-1]["content"].append(block)
+    state = AgentState.from_json(json.dumps({"session_id": "s", "reply_context": {}, "context": messages}))
+    assert not list(flaws(state.context))
+    results = [result for message in state.context for result in message.results]
+    found = {each.id: None if each.state is ResultState.INTERRUPTED else each.text for each in results}
+    assert found == expected
+
+
+def test_a_result_goes_to_the_nearest_message_with_an_open_call_of_its_id() -> None:
+    """B75: a call that a crash left open does not take the result of a later one that has its id."""
+    call = {"type": "tool_call", "id": "c", "name": "look", "input": "{}"}
+    result = {"type": "tool_result", "id": "c", "name": "look", "output": "found", "state": "success"}
+    contents = [[call], [call, result]]
+    messages = [{"role": "assistant", "content": content, "created_at": "now"} for content in contents]
+    state = AgentState.from_json(json.dumps({"session_id": "s", "context": messages}))
+    states = [result.state for message in state.context for result in message.results]
+    assert states == [ResultState.INTERRUPTED, ResultState.SUCCESS]
+
+
+DEEP = '{"a": ' + "[" * 70 + "]" * 70 + "}"
+
+
+@pytest.mark.parametrize("text", ["[1]", "{broken", '{"a": 1, "a": 2}', '{"a": NaN}', DEEP])
+def test_arguments_that_are_not_kept_as_an_object_are_kept_as_text(text: str) -> None:
+    """B75, B77: what a model wrote there does not keep the rest of the state out."""
+    block = {"type": "tool_call", "id": "c", "name": "look", "input": text}
+    message = {"role": "assistant", "content": [block], "created_at": "now"}
+    state = AgentState.from_json(json.dumps({"session_id": "s", "context": [message]}))
+    assert state.context[0].calls[0].input == {UNREADABLE: text}
+
+
+@pytest.mark.parametrize(("given", "read"), [({}, 25_000), ({"max_cache_bytes": 10000.4}, 10_001)])
+def test_sizes_may_be_fractions_or_missing(given: dict[str, object], read: int) -> None:
+    """B1: rounded up, since what is allowed there is more than the least."""
+    data = {"session_id": "s", "reply_context": {}, "tool_context": {"activated_groups": ["web"], **given}}
+    tools = AgentState.from_json(json.dumps(data)).tool_context
+    assert (tools.max_cache_bytes, tools.activated_groups) == (read, ("web",))
+
+
+def _saying(*blocks: object) -> dict[str, Any]:
+    return {"session_id": "s", "context": [{"role": "assistant", "content": blocks, "created_at": "now"}]}
+
+
+CALL = {"type": "tool_call", "id": "c", "name": "look", "input": "{}"}
+RESULT = {"type": "tool_result", "id": "c", "name": "look", "state": "success"}
+
 NO_STATES: list[dict[str, Any]] = [
     {"session_id": "s", "reply_context": {}, "context": "nothing"},
     {"session_id": "s", "reply_context": {}, "context": [1]},
@@ -146,6 +228,14 @@ NO_STATES: list[dict[str, Any]] = [
     {"session_id": "s", "reply_context": {}, "context": [{"role": "user", "content": [{"type": "tool_call"}]}]},
     {"reply_context": {}},
     {"session_id": "s", "reply_context": {}, "tool_context": 3},
+    {"session_id": "s", "reply_context": {}, "summary": ["so far"]},
+    _saying("hello"),
+    _saying({"type": "text", "text": "hello"}, 5),
+    _saying({"type": "hint", "hint": 5}),
+    _saying({"type": "something new"}),
+    _saying({**CALL, "input": 5}),
+    _saying(CALL, {**RESULT, "output": 5}),
+    _saying(CALL, {**RESULT, "output": ["paid"]}),
     {"session_id": "s", "reply_context": {}, "permission_context": {"mode": "anything"}},
 ]
 
