@@ -47,6 +47,13 @@ NOT_TAKEN = "UnprocessedUpdate"
 """The server's failure type of an update that no worker has looked at, since its workflow task was lost."""
 
 
+TASK_LOST = "unexpected workflow task failure"
+"""What the server says when it could not bring an update before a worker, since a workflow task failed."""
+
+NEVER_BEGAN = "closed before WorkflowTaskStarted"
+"""What the server says of a query to a session that was ended before any worker had seen it."""
+
+
 class UpdateNotTaken(ServerUnavailable):
     """No worker has looked at the update: it was neither accepted nor refused, and may be sent again."""
 
@@ -97,11 +104,16 @@ async def _with_room(call: Callable[[], Awaitable[RawValue]], workflow_id: str) 
         except UpdateNotTaken:
             await asyncio.sleep(pause)
         except RPCError as error:
-            if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED:
+            if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED and not _task_lost(error):
                 raise_for(error, workflow_id)
             await asyncio.sleep(pause)
     msg = f"session {workflow_id} is asked more than it can answer; ask less often"
     raise ServerUnavailable(msg)
+
+
+def _task_lost(error: RPCError) -> bool:
+    """Tell an update whose workflow task was lost before it was accepted: it can be sent again, under its id."""
+    return error.status is RPCStatusCode.FAILED_PRECONDITION and TASK_LOST in str(error)
 
 
 async def _query_once(handle: Handle, name: str, args: Sequence[object]) -> RawValue:
@@ -176,6 +188,9 @@ async def update_with_start(
     try:
         raw = await _sent(send())
     except RPCError as error:
+        if _task_lost(error):
+            msg = "no worker has looked at the command; send it again"
+            raise UpdateNotTaken(msg) from error
         raise_for(error)
     return _required(_read(raw, answer), name)
 
@@ -220,7 +235,7 @@ def raise_for(error: BaseException, workflow_id: str = "of this key") -> NoRetur
     if status is RPCStatusCode.NOT_FOUND and message.lower().startswith("namespace"):
         msg = f"{message}; set TEMPORAL_NAMESPACE to one that the server has"
         raise ServerUnavailable(msg) from error
-    if status is RPCStatusCode.NOT_FOUND:
+    if status is RPCStatusCode.NOT_FOUND or NEVER_BEGAN in message:
         msg = f"there is no open session {workflow_id}"
         raise SessionNotFound(msg) from error
     if status is RPCStatusCode.INVALID_ARGUMENT and "search attribute" in message.lower():

@@ -15,16 +15,17 @@ from perdure import (
     Effect,
     ModelRequest,
     ModelResponse,
+    SessionHandle,
     SessionStatus,
     ToolCall,
     ToolContext,
     TurnStatus,
     tool,
 )
-from perdure.errors import StaleRun, TurnConflict
+from perdure.errors import SessionClosed, SessionNotFound, StaleRun, TurnConflict
 from perdure.messages import flaws
 from perdure.testing import ReplyLike, ScriptedModel, serve
-from tests.support.stage import Prop
+from tests.support.stage import Prop, Stage
 from tests.support.world import asked, events, fresh, until, world
 
 if TYPE_CHECKING:
@@ -349,3 +350,39 @@ async def test_a_session_that_is_too_large_to_carry_goes_on_in_its_run() -> None
         assert (await session.view()).turns == 8
         workflow = served.client.get_workflow_handle(session.workflow_id)
         assert (await workflow.describe()).status is WorkflowExecutionStatus.RUNNING
+
+
+async def test_who_waits_for_a_turn_of_a_terminated_session_is_told(server: EmbeddedServer) -> None:
+    """B73: nobody will ever settle it; also for who asks later."""
+    stage = Stage()
+    async with world(server, App([Agent("a", stage)])) as served:
+        session = served.sessions.session("a", fresh())
+        await session.submit("go", turn_id="t-1")
+        await stage.call(1)
+        waiting = asyncio.create_task(session.result("t-1", timeout=60))
+        await until(lambda: _waits(session))
+        await served.client.get_workflow_handle(session.workflow_id).terminate("an operator")
+        with pytest.raises(SessionClosed, match="was ended"):
+            await waiting
+        with pytest.raises(SessionClosed, match="was ended before turn"):
+            await session.result("t-1", timeout=30)
+
+
+async def _waits(session: SessionHandle) -> bool:
+    workflow = session.client.get_workflow_handle(session.workflow_id)
+    found = [event async for event in workflow.fetch_history_events()]
+    return sum(event.HasField("workflow_execution_update_accepted_event_attributes") for event in found) >= 2
+
+
+async def test_a_session_that_was_ended_before_any_worker_saw_it_begins_anew(server: EmbeddedServer) -> None:
+    """B73: it was none; what is submitted then runs."""
+    async with world(server, App([Agent("a", ScriptedModel(["hi"]))]), workers=0) as served:
+        session = served.sessions.session("a", fresh())
+        handle = await served.client.start_workflow(
+            "AgentSession", {}, id=session.workflow_id, task_queue=served.settings.task_queue
+        )
+        await handle.terminate("an operator")
+        await served.start_worker()
+        with pytest.raises(SessionNotFound):
+            await session.view()
+        assert (await session.ask("hello", turn_id="t-1", timeout=30)).output == "hi"

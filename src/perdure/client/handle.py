@@ -188,6 +188,7 @@ class SessionHandle:
 
         Raises:
             TurnNotFound: the session doesn't know the turn.
+            SessionClosed: the session was ended, by a termination for example, before the turn was settled.
             TimeoutError: it took longer than `timeout` seconds.
         """
         async with asyncio.timeout(timeout):
@@ -525,9 +526,24 @@ class SessionHandle:
         try:
             answer = await calls.update(self._workflow, commands.WAIT_TURN, WaitTurn(turn_id=turn_id), TurnAnswer)
         except (SessionNotFound, SessionClosed):  # closed in between, or continued as a new run: the turn says which
-            return await poll(lambda: self.turn(turn_id))
-        return await poll(lambda: self.turn(turn_id)) if answer.detached else answer.result
+            return await poll(lambda: self._look(turn_id))
+        return await poll(lambda: self._look(turn_id)) if answer.detached else answer.result
+
+    async def _look(self, turn_id: str) -> TurnView:
+        """Look at a turn that is waited for. In a session that was ended nobody will ever settle it.
+
+        Raises:
+            SessionClosed: the session was ended, by a termination for example, before the turn was settled.
+        """
+        turn = await self.turn(turn_id)
+        if turn.status.settled or await reading.is_open(self._workflow):
+            return turn
+        turn = await self.turn(turn_id)  # it may have settled, and its session have ended, between the two looks
+        if not turn.status.settled:
+            msg = f"session {self.workflow_id} was ended before turn {turn_id!r} was settled; look up what it has done"
+            raise SessionClosed(msg)
+        return turn
 
     async def _watch(self, turn_id: str) -> TurnResult:
         """Wait for a turn whose session had no room, together with others who do."""
-        return await self._waits.share(self.workflow_id, turn_id, lambda: poll(lambda: self.turn(turn_id)))
+        return await self._waits.share(self.workflow_id, turn_id, lambda: poll(lambda: self._look(turn_id)))
