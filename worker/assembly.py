@@ -106,6 +106,10 @@ def _worker(client: Client, settings: WorkerSettings, activities: Sequence[Calla
         interceptors=[UpdateGuard(contract.MAX_INLINE_BYTES)],
         # The SDK would fail the task even for refusing an update that is too large; our own guards stand before it.
         disable_payload_error_limit=True,
+        # No deadlock detection: thousands of signals that come at once are one piece of work, for which a busy machine
+        # may take longer than the two seconds that the SDK allows. It would fail the task, and each attempt after it.
+        # That workflow code blocks nowhere is held by linters (docs/adr/0008); the server's task time-out stays.
+        debug_mode=True,
         max_cached_workflows=settings.max_cached_sessions,
         max_concurrent_workflow_tasks=settings.max_concurrent_sessions,
         max_concurrent_activities=settings.max_concurrent_models + settings.max_concurrent_tools,
