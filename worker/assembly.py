@@ -38,6 +38,10 @@ STICKY_PATIENCE = timedelta(seconds=3)
 is the longest pause that a session sees when its worker dies between two steps."""
 
 
+ACTIVATION_SECONDS = 9
+"""How long workflow code may take for what comes at once; the server gives a workflow task ten seconds."""
+
+
 def workflow_runner() -> WorkflowRunner:
     """Return what sessions run in, here and in replay: without a sandbox; docs/adr/0008 says why."""
     return UnsandboxedWorkflowRunner()
@@ -97,7 +101,7 @@ def _models(client: Client, app: App, settings: WorkerSettings, environment: Too
 
 
 def _worker(client: Client, settings: WorkerSettings, activities: Sequence[Callable[..., object]]) -> Worker:
-    return Worker(
+    worker = Worker(
         client,
         task_queue=settings.task_queue,
         workflows=[AgentSession],
@@ -106,10 +110,6 @@ def _worker(client: Client, settings: WorkerSettings, activities: Sequence[Calla
         interceptors=[UpdateGuard(contract.MAX_INLINE_BYTES)],
         # The SDK would fail the task even for refusing an update that is too large; our own guards stand before it.
         disable_payload_error_limit=True,
-        # No deadlock detection: thousands of signals that come at once are one piece of work, for which a busy machine
-        # may take longer than the two seconds that the SDK allows. It would fail the task, and each attempt after it.
-        # That workflow code blocks nowhere is held by linters (docs/adr/0008); the server's task time-out stays.
-        debug_mode=True,
         max_cached_workflows=settings.max_cached_sessions,
         max_concurrent_workflow_tasks=settings.max_concurrent_sessions,
         max_concurrent_activities=settings.max_concurrent_models + settings.max_concurrent_tools,
@@ -119,3 +119,17 @@ def _worker(client: Client, settings: WorkerSettings, activities: Sequence[Calla
         graceful_shutdown_timeout=settings.graceful_shutdown,
         workflow_failure_exception_types=[],
     )
+    _allow_bursts(worker)
+    return worker
+
+
+def _allow_bursts(worker: Worker) -> None:
+    """Let one activation take as long as the server lets it.
+
+    Thousands of signals that come at once are one activation, for which a busy machine may take longer than the two
+    seconds after which the SDK calls it a deadlock. It fails the task then, and each attempt after it, which gets the
+    same signals. The SDK has no option for it but a debug mode that blocks the whole worker meanwhile.
+    """
+    inner = worker._workflow_worker  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # see above
+    if inner is not None:
+        inner._deadlock_timeout_seconds = ACTIVATION_SECONDS  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
