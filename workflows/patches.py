@@ -1,7 +1,8 @@
 """Changes of what the workflow does, by the name that runs which have begun under the new way carry in their history.
 
-A run that was begun before goes on in the old way. A name stays here as long as such a run can be alive; see
-`tests/histories/`.
+A run that was begun before goes on in the old way. One that continues another is told the new ways by its input, and
+asks no history: the SDK does not replay the first `workflow.patched` of a run whose first task was lost, for which it
+has kept no flags. A name stays here as long as a run without it can be alive; see `tests/histories/`.
 
 What a session refuses is a decision too: a signal that was refused, and is accepted by newer rules, takes another way
 on replay. Before the first release that was done without a name here, once, since no such session was alive.
@@ -21,3 +22,6 @@ UNSETTLED_NEEDS_SOMEBODY = "unsettled-needs-somebody"
 
 SETTLE_THEN_END = "settle-then-end"
 """A session that was closed ends when the last effect that may be happening has settled; ending it stops its tools."""
+
+ALL = (STOP_THEN_ANSWER, ANSWER_THEN_RENEW, UNSETTLED_NEEDS_SOMEBODY, SETTLE_THEN_END)
+"""What a run that is begun by this code does in the newer way."""

@@ -122,10 +122,10 @@ class AgentSession:
         self._flights = Flights(self._take, lambda: self._session)
         self._alarm = Alarm(self._take, self._flights.caught)
         try:
-            self._session = _begin(workflow.info().workflow_id, raw)
+            self._session, self._ways = _begin(workflow.info().workflow_id, raw)
         except PerdureError as error:
             self._broken = error
-            self._session = Session.new(SessionKey("unknown", "unknown"))
+            self._session, self._ways = Session.new(SessionKey("unknown", "unknown")), frozenset[str]()
 
     @workflow.run
     async def run(self, raw: RawValue = wire.NOTHING) -> Closed:
@@ -150,7 +150,7 @@ class AgentSession:
         """Whether the session is closed and nothing of it can still happen."""
         if not self._session.closed:
             return False
-        return self._flights.settled or not workflow.patched(patches.SETTLE_THEN_END)
+        return self._flights.settled or not self._goes(patches.SETTLE_THEN_END)
 
     async def _serve(self) -> None:
         """Perform what the session wants now, and wait until something has happened to it."""
@@ -276,7 +276,7 @@ class AgentSession:
         self._accept(command)
         hit = running is not None and (isinstance(command, Interrupt) or command.turn_id == running.turn_id)
         waits = running is not None and hit and self._stop_waiters < MAX_STOP_WAITERS
-        if running is not None and waits and workflow.patched(patches.STOP_THEN_ANSWER):
+        if running is not None and waits and self._goes(patches.STOP_THEN_ANSWER):
             self._stop_waiters += 1
             try:
                 await workflow.wait_condition(lambda: self._draining or not self._runs(running.run_id))
@@ -384,9 +384,13 @@ class AgentSession:
         waits = session.current is not None and session.current.suspended
         if session.status is not SessionStatus.NEEDS_RECONCILIATION or waits:
             return session.status
-        if workflow.patched(patches.UNSETTLED_NEEDS_SOMEBODY):
+        if self._goes(patches.UNSETTLED_NEEDS_SOMEBODY):
             return session.status
         return SessionStatus.PAUSED if session.paused else SessionStatus.ACTIVE
+
+    def _goes(self, way: str) -> bool:
+        """Tell whether this run goes a newer way: from its start, or since its history says so."""
+        return way in self._ways or workflow.patched(way)
 
     def _due(self) -> bool:
         """Whether it is time to continue as new, and the session is small enough for it.
@@ -403,12 +407,12 @@ class AgentSession:
         """Let those who wait ask the next run, then carry the whole session over. What comes meanwhile is taken too."""
         self._draining = True
         await workflow.wait_condition(workflow.all_handlers_finished)
-        if workflow.patched(patches.ANSWER_THEN_RENEW):
+        if self._goes(patches.ANSWER_THEN_RENEW):
             await self._let_answers_out()
         if not self._small_enough():  # something large was accepted meanwhile
             self._draining = False
             return
-        start = {"carried": self._session.model_dump(mode="json")}
+        start = {"carried": self._session.model_dump(mode="json"), "ways": patches.ALL}
         workflow.continue_as_new(args=[start])
 
     async def _let_answers_out(self) -> None:
@@ -433,8 +437,8 @@ def _new_id() -> str:
     return workflow.uuid4().hex
 
 
-def _begin(workflow_id: str, raw: RawValue) -> Session:
-    """Return the session that this run begins with.
+def _begin(workflow_id: str, raw: RawValue) -> tuple[Session, frozenset[str]]:
+    """Return the session that this run begins with, and the newer ways that it goes from the start.
 
     Raises:
         InvalidSessionKey: the workflow id is not a session's.
@@ -443,7 +447,7 @@ def _begin(workflow_id: str, raw: RawValue) -> Session:
     key = SessionKey.parse(workflow_id)
     start = wire.read(SessionStart, wire.WORKFLOW_INPUT, raw)
     if start.carried is None:
-        return Session.new(key, start.seed, start.permissions)
+        return Session.new(key, start.seed, start.permissions), frozenset()
     try:
         session = Session.model_validate(start.carried)
     except ValidationError as error:
@@ -455,4 +459,4 @@ def _begin(workflow_id: str, raw: RawValue) -> Session:
     if session.key != key:
         msg = f"the carried session is {session.key.workflow_id}, not {workflow_id}"
         raise InvalidCommand(msg)
-    return session
+    return session, frozenset(start.ways)

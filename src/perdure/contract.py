@@ -204,11 +204,12 @@ class ToolAnswer(Frozen):
 class SessionStart(Frozen):
     """The workflow's input; every field may be missing, so that `{}` starts a session.
 
-    `carried` is a whole session from the run before; `seed` the state that a new session begins with, and
-    `permissions` its permissions, in place of its agent's.
+    `carried` is a whole session from the run before, and `ways` names what this run does in a newer way from its start.
+    `seed` is the state that a new session begins with, and `permissions` its permissions, in place of its agent's.
     """
 
     carried: JsonRecord | None = None
+    ways: tuple[Text, ...] = ()
     seed: AgentState | None = None
     permissions: PermissionContext | None = None
 

@@ -10,10 +10,10 @@ import pytest
 from perdure import Agent, App, decide as module
 from perdure.errors import ConfigurationError
 from perdure.operations import readable_id
-from perdure.testing import ReplayFailed, ScriptedModel, record_history, replay
+from perdure.testing import ReplayFailed, ScriptedModel, record_history, replay, serve
 from tests.record_histories import FOLDER, LIVES
 from tests.sessions.test_turns import echo
-from tests.support.world import fresh, world
+from tests.support.world import events, fresh, world
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,3 +58,18 @@ async def test_a_session_can_be_recorded_and_replayed_by_anybody(
         await replay(tmp_path)
     with pytest.raises(ConfigurationError, match="no recorded history at"):
         await replay(tmp_path / "nothing")
+
+
+async def test_a_run_that_continues_another_asks_its_history_for_no_newer_way(tmp_path: Path) -> None:
+    """B63: its input says them, since a run whose first task was lost would not replay a mark of its own."""
+    config = {"limit.historyCount.suggestContinueAsNew": 12}
+    async with serve(App([Agent("a", ScriptedModel(echo))]), dynamic_config=config) as served:
+        session = served.sessions.session("a", fresh())
+        for number in range(6):
+            await session.ask(f"hello {number}", timeout=30)
+            await session.interrupt()
+        first = (await events(session))[0].workflow_execution_started_event_attributes
+        assert first.continued_execution_run_id
+        assert not any(event.HasField("marker_recorded_event_attributes") for event in await events(session))
+        await record_history(session, tmp_path / "continued.json")
+    assert await replay(tmp_path) == 1
