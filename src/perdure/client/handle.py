@@ -62,10 +62,10 @@ CHANGE_ATTEMPTS = 20
 class SessionHandle:
     """One session. Making a handle creates nothing and asks nobody.
 
-    Commands wait until a worker is there. Every method raises `ServerUnavailable` when no server answers (reads also when
-    no worker does), `SessionClosed` when the session is just being closed and, but for `submit` and `ask`,
-    `SessionNotFound` when there is no such session. Cancelling a method that waits leaves the session as it is: what was
-    accepted goes on.
+    Commands wait until a worker is there. Every method raises `ServerUnavailable` when no server answers (reads also
+    when no worker does), `SessionClosed` when the session is just being closed and, but for `submit` and `ask`,
+    `SessionNotFound` when there is no such session. Cancelling a method that waits leaves the session as it is: what
+    was accepted goes on.
     """
 
     def __init__(
