@@ -1,6 +1,10 @@
 """Talking to sessions: `Sessions` finds and opens them, `SessionHandle` is one of them.
 
-handle      one session: a method for each command and each thing that can be read
+handle      one session: a method for each command and each thing that can be read, made of these:
+addressed   its address, and reading
+turns       handing turns over, waiting for them, taking hold of them
+answers     what people and systems outside answer
+states      changes of its state
 sessions    the sessions of a namespace: finding, creating, listing
 opening     how a session comes into being, and what it starts with
 making      commands, made and checked before they are sent
