@@ -54,6 +54,10 @@ NEVER_BEGAN = "closed before WorkflowTaskStarted"
 """What the server says of a query to a session that was ended before any worker had seen it."""
 
 
+NO_REPLAY = "TMPRL1100"
+"""What the SDK says of a history that does not replay on the worker's code."""
+
+
 class UpdateNotTaken(ServerUnavailable):
     """No worker has looked at the update: it was neither accepted nor refused, and may be sent again."""
 
@@ -120,6 +124,9 @@ async def _query_once(handle: Handle, name: str, args: Sequence[object]) -> RawV
     try:
         return cast("RawValue", await handle.query(name, args=args, result_type=RawValue))
     except WorkflowQueryFailedError as error:
+        if NO_REPLAY in str(error):
+            msg = f"the session's worker can't go on with it: run `perdure replay --from-server` ({error})"
+            raise ServerUnavailable(msg) from error
         raise InvalidCommand(str(error)) from error
 
 
