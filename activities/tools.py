@@ -170,7 +170,8 @@ class Attempt:
                 raise failure(words, "ToolError", final=False)
             return words
         if self._once and _outcome_unknown(error):
-            raise _uncertain(words)
+            # A function in a thread can't be stopped: it may still be at it.
+            raise _uncertain(words, over=inspect.iscoroutinefunction(self.tool.function))
         if self._may_repeat:
             raise failure(words, type(error).__name__, final=False, cause=error)
         return f"{words} (after {self.number} attempts)" if self.number > 1 else words
@@ -198,8 +199,8 @@ def _outcome_unknown(error: BaseException, depth: int = 0) -> bool:
     return error.__cause__ is not None and depth < MAX_CAUSES and _outcome_unknown(error.__cause__, depth + 1)
 
 
-def _uncertain(words: str) -> ApplicationError:
-    return failure(words, contract.ERROR_UNCERTAIN, final=True)
+def _uncertain(words: str, *, over: bool = True) -> ApplicationError:
+    return failure(words, contract.ERROR_UNCERTAIN, final=True, details=() if over else (contract.NOT_OVER,))
 
 
 def _outcome(function: Callable[..., object], arguments: Mapping[str, object]) -> tuple[object, BaseException | None]:

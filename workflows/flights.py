@@ -270,9 +270,16 @@ def _tool_fact(wish: CallTool, error: ActivityError) -> Fact:
         known = kind in (contract.ERROR_NOT_STARTED, contract.ERROR_UNWANTED)
         may_have_happened = (may_have_happened and not known) or kind == contract.ERROR_UNCERTAIN
     if may_have_happened:
-        return ToolLost(at, wish.operation_id, text, over=not isinstance(cause, TemporalTimeoutError))
+        return ToolLost(at, wish.operation_id, text, over=_over(cause))
     block = ToolResultBlock(id=wish.plan.call_id, name=wish.plan.tool, output=(TextBlock(text),), state=state)
     return ToolFinished(at, wish.operation_id, block)
+
+
+def _over(cause: BaseException | None) -> bool:
+    """Tell whether an attempt has surely ended. One of a worker that was lost, or in a thread, may still be at it."""
+    if isinstance(cause, ApplicationError):
+        return contract.NOT_OVER not in cause.details
+    return not isinstance(cause, TemporalTimeoutError)
 
 
 def _timeout_text(plan: CallPlan, cause: TemporalTimeoutError) -> str:

@@ -268,6 +268,9 @@ class Closed(Frozen):
 ERROR_UNCERTAIN = "OperationUncertain"
 """Failure type of a tool whose effect may have happened."""
 
+NOT_OVER = "not over"
+"""Detail of an uncertain failure whose attempt may still be under way, since nobody could stop it."""
+
 ERROR_NOT_STARTED = "NotStarted"
 """Failure type of a tool call that ended before the tool was begun. Whatever else a `once` call fails with leaves open
 what has happened: its definite errors are results."""

@@ -222,7 +222,8 @@ def tool(
         attempts: How often a `read` or `idempotent` tool is tried. A `once` tool is started once.
         approval: `ask` has a person decide on every call unless a rule allows it; `safety` even then.
         subject: What permission rules are matched against, made from the arguments.
-        check: The tool's own opinion on a call.
+        check: The tool's own opinion on a call; where it has one, `approval` does not count. A plain function, as
+            `subject` is, called beside the model call. One that raises denies.
         reconcile: Reads in the system of record what became of an operation whose answer was lost.
         group: The tool group that the tool belongs to.
         external: The tool has no body: someone outside runs it and answers by id.
@@ -240,6 +241,9 @@ def tool(
             raise ConfigurationError(msg)
         if attempts < 1 or timeout <= timedelta():
             msg = f"tool {tool_name!r}: attempts must be at least 1 and timeout more than nothing"
+            raise ConfigurationError(msg)
+        if any(map(inspect.iscoroutinefunction, (subject, check))):
+            msg = f"tool {tool_name!r}: subject and check are plain functions, which wait for nothing"
             raise ConfigurationError(msg)
         context_parameter, arguments = _signature(tool_name, function)
         schema = arguments.model_json_schema(by_alias=True)

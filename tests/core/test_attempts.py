@@ -12,7 +12,7 @@ from perdure.operations import Effect
 from perdure.tools import Tool, ToolError, tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 REQUEST = httpx.Request("POST", "https://refunds.example/requests")
 ATTEMPTS = 3
@@ -107,3 +107,18 @@ def test_an_attempt_that_was_stopped_is_uncertain_only_if_it_may_never_be_repeat
     failure = Attempt(made(effect), 1).stopped()
     assert (failure.type == contract.ERROR_UNCERTAIN) == (effect is Effect.ONCE)
     assert failure.non_retryable == (effect is Effect.ONCE)
+
+
+def test_an_attempt_in_a_thread_whose_outcome_is_unknown_may_still_be_under_way() -> None:
+    """B34: nobody can stop a thread, so its time counts before it is believed that nothing happened."""
+
+    @tool(effect=Effect.ONCE)
+    async def stoppable() -> None: ...
+
+    def details(of: Tool) -> Sequence[object]:
+        with pytest.raises(ApplicationError) as caught:
+            Attempt(of, 1).failed(TimeoutError())
+        return caught.value.details
+
+    assert tuple(details(stoppable)) == ()
+    assert tuple(details(made(Effect.ONCE))) == (contract.NOT_OVER,)

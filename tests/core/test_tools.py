@@ -268,6 +268,20 @@ def test_numbers_that_make_no_sense_are_refused() -> None:
         tool(effect=cast("Effect", "sometimes"))(lambda: None)
 
 
+def test_what_a_tool_says_of_a_call_is_said_without_waiting() -> None:
+    """B41: its subject and its opinion are asked for beside the model call, by a plain call."""
+
+    async def later(amount: int) -> Verdict:
+        return Verdict.deny(str(amount))
+
+    async def named(amount: int) -> str:
+        return str(amount)
+
+    for options in ({"check": later}, {"subject": named}):
+        with pytest.raises(ConfigurationError, match="plain functions"):
+            tool(**cast("dict[str, Any]", options))(lambda: None)
+
+
 def test_what_tools_give_and_raise_says_what_it_means() -> None:
     """B38, B41: the values of a tool's own words."""
     error = ToolError("no", retryable=True)
