@@ -161,7 +161,7 @@ def _call_tool(current: CurrentTurn, call: PlannedCall, wanted: Wanted) -> CallT
 def tool_invocation(session: Session, wish: CallTool) -> ToolInvocation:
     """Return what a tool's activity is given."""
     current = _current(session)
-    edited = any(call.operation_id == wish.operation_id and call.edited for call in calls_of(current))
+    edited = any(call.operation_id == wish.operation_id and call.edited for call in current.calls)
     rules = session.state.permission_context.deny_rules.get(wish.plan.tool, ()) if edited else ()
     place = Place(current.turn_id, current.run_id, current.step, wish.index, wish.operation_id, current.attributes)
     return _invocation(session, wish.plan, place).model_copy(update={"edited": edited, "deny_rules": rules})
@@ -237,12 +237,15 @@ def model_call(session: Session, wish: CallModel) -> ModelCall:
 
 def _reminder(session: Session, current: CurrentTurn) -> Iterator[str]:
     """Say what a turn that was resumed is about, where others have talked since."""
-    resumed = current.step == current.first_step and current.step > 1
-    context, mine = session.state.context, frozenset(current.message_ids)
-    if not resumed or not context or context[-1].id in mine:
+    if current.step != current.first_step:
         return
-    asked = next((message.text for message in context if message.id in mine and message.role is Role.USER), "")
-    if asked:
+    mine, asked, others = frozenset(current.message_ids), "", False
+    for message in session.state.context:
+        if message.id in mine:
+            asked, others = asked or message.text, False
+        else:
+            others = others or message.role is Role.ASSISTANT
+    if asked and others:
         shown = " ".join(asked.split())[:MAX_REMINDER]
         yield f"You were stopped while you worked on this request of the user, and are to go on with it now: {shown}"
 
@@ -277,11 +280,6 @@ def _call(session: Session, wish: CallModel, current: CurrentTurn | None) -> Mod
         head=session.mark,
         activated_groups=groups,
     )
-
-
-def calls_of(current: CurrentTurn) -> tuple[PlannedCall, ...]:
-    """Return the tool calls of a turn's present step."""
-    return current.phase.calls if isinstance(current.phase, Acting) else ()
 
 
 def _current(session: Session) -> CurrentTurn:

@@ -45,9 +45,7 @@ def _request(session: Session, request_id: str) -> Request:
     if answered is None:
         msg = f"nothing is asked under the request id {request_id!r}; the session's view lists what is"
         raise InteractionNotFound(msg)
-    who = "" if answered.actor is None else f" by {answered.actor!r}"
-    msg = f"request {request_id!r} was answered before, at {answered.at.isoformat()}{who}: {answered.words}"
-    raise InteractionNotFound(msg)
+    raise InteractionNotFound(str(answered))
 
 
 def _check_decisions(command: Respond, calls: tuple[PlannedCall, ...]) -> None:

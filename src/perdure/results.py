@@ -207,6 +207,20 @@ class Interaction(Frozen):
     reminders: int = 0
 
 
+class Answered(Frozen):
+    """A request that was answered: what was decided, in words, and by whom."""
+
+    request_id: str
+    at: datetime
+    words: Text
+    actor: Text | None = None
+
+    def __str__(self) -> str:
+        """Return what is told to who comes later."""
+        who = "" if self.actor is None else f" by {self.actor!r}"
+        return f"request {self.request_id!r} was answered before, at {self.at.isoformat()}{who}: {self.words}"
+
+
 class ActiveRun(Frozen):
     """The run that is being executed. `doing` is for people: the model, or which tools; stopping; held by a pause.
 
@@ -254,10 +268,10 @@ class Rejection(Frozen):
 class SessionView(Frozen):
     """A session at a glance.
 
-    `unfinished` is the turn that was interrupted or failed last, or that is suspended; `stopped` says more of it when
-    it can be resumed. `parked` is the turn that holds the queue until it is resumed or cancelled. `waiting_inputs`
-    counts what was steered or injected and not seen yet. `clearing` says that the context will be cleared when no turn
-    runs, `compacting` that older messages are being put into a summary.
+    `answered` are the last requests that were answered. `unfinished` is the turn that was interrupted or failed last,
+    or that is suspended; `stopped` says more of it when it can be resumed. `parked` is the turn that holds the queue
+    until it is resumed or cancelled. `waiting_inputs` counts what was steered or injected and not seen yet. `clearing`
+    says that the context will be cleared when no turn runs, `compacting` that older messages become a summary.
     """
 
     status: SessionStatus
@@ -265,6 +279,7 @@ class SessionView(Frozen):
     active: ActiveRun | None = None
     queue: tuple[QueueEntry, ...] = ()
     interactions: tuple[Interaction, ...] = ()
+    answered: tuple[Answered, ...] = ()
     uncertain: tuple[Operation, ...] = ()
     unfinished: str | None = None
     stopped: Stopped | None = None

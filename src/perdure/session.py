@@ -12,10 +12,9 @@ from pydantic import Field
 from perdure.contract import Limits, Mark
 from perdure.identity import SessionKey
 from perdure.messages import Message, ToolResultBlock, Usage, chain, chain_all, context_origin
-from perdure.results import EntryKind, Rejection, SessionStatus, TranscriptEntry, TurnStatus
+from perdure.results import Answered, EntryKind, Rejection, SessionStatus, TranscriptEntry, TurnStatus
 from perdure.state import AgentState
 from perdure.turns import (
-    Answered,
     Aside,
     Asker,
     Compaction,
@@ -237,6 +236,15 @@ def with_context(session: Session, messages: tuple[Message, ...], summary: str) 
     state = change(session.state, context=messages, summary=summary, revision=session.state.revision + 1)
     known = Mark(position=0, digest=origin)
     return change(session, state=state, head=chain_all(origin, messages), known=known, context_tokens=0)
+
+
+def with_turn_entry(
+    session: Session, at: datetime, kind: EntryKind, *, actor: str | None = None, **data: object
+) -> Session:
+    """Add an entry of the current turn and its run to the transcript."""
+    current = session.current
+    turn_id, run_id = (None, None) if current is None else (current.turn_id, current.run_id)
+    return with_entry(session, at, kind, turn_id=turn_id, run_id=run_id, actor=actor, **data)
 
 
 def without_messages(session: Session, ids: frozenset[str]) -> Session:

@@ -148,15 +148,6 @@ class Request(Frozen):
     reminders: int = 0
 
 
-class Answered(Frozen):
-    """A request that was answered: what was decided, in words, and by whom."""
-
-    request_id: str
-    at: datetime
-    words: Text
-    actor: Text | None = None
-
-
 class Compaction(Frozen):
     """Older messages are being put into a summary: the first `upto` of them. `started` when a model was asked."""
 
@@ -243,6 +234,11 @@ class CurrentTurn(Frozen):
     after_failure: AfterStop | None = None
     effectful: bool = True
     message_ids: tuple[str, ...] = ()
+
+    @property
+    def calls(self) -> tuple[PlannedCall, ...]:
+        """The tool calls of the present step."""
+        return self.phase.calls if isinstance(self.phase, Acting) else ()
 
 
 class Asker(Frozen):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from perdure.contract import PAGE_BYTES, ContextPage, PageRequest, TranscriptPage
-from perdure.decide import calls_of
 from perdure.messages import Block, Message, blocks_text, chain, context_origin
 from perdure.results import (
     ActiveRun,
@@ -32,6 +31,9 @@ if TYPE_CHECKING:
 
     from perdure.session import Session
 
+SHOWN_ANSWERS = 10
+"""Requests that were answered, in a view."""
+
 SHORT_TEXT = 80
 """Characters of a queued input that a list shows."""
 
@@ -44,6 +46,7 @@ def session_view(session: Session, *, history_length: int = 0, history_size: int
         active=_active(session),
         queue=tuple(_queue(session)),
         interactions=interactions(session),
+        answered=session.answered[-SHOWN_ANSWERS:],
         uncertain=tuple(_operation(one) for one in session.uncertain),
         unfinished=_unfinished(session),
         stopped=_stopped(session),
@@ -121,7 +124,7 @@ def interactions(session: Session) -> tuple[Interaction, ...]:
             request_id=request.request_id,
             kind=request.kind,
             turn_id=current.turn_id,
-            calls=tuple(_asked(call) for call in calls_of(current) if concerned(call, request.kind)),
+            calls=tuple(_asked(call) for call in current.calls if concerned(call, request.kind)),
             asked_at=request.asked_at,
             expires_at=request.expires_at,
             reminders=request.reminders,

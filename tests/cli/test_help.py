@@ -72,6 +72,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         (["submit", "hi", "-a", "support", "-s", "s", "--after-failure", "explode"], "explode"),
         (["chat", "-a", "support", "-s", "s", "--while-busy", "dance"], "dance"),
         (["resume", "t-1", "-a", "support", "-s", "s", "--timeout", "1"], "--timeout goes with --wait"),
+        (["approve", "r-1", "-a", "support", "-s", "s", "--timeout", "1"], "--timeout goes with --wait"),
         (["replay"], "--from-server"),
         (["replay", "nowhere", "--from-server"], "--from-server"),
         (["replay", "nowhere"], "nowhere"),

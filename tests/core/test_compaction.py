@@ -254,3 +254,43 @@ def test_an_uncertain_operation_keeps_the_context_as_it_is() -> None:
     life.lose(0)
     with pytest.raises(UncertainOperations):
         life.clear()
+
+
+def test_clearing_when_idle_waits_for_operations_whose_outcome_is_unknown_too() -> None:
+    """B6, B8: also when no turn runs any more."""
+    life = talked(0)
+    life.submit(turn_id="t1")
+    life.answer("", Call("pay", Effect.ONCE))
+    life.start(0)
+    operation = life.tool_operation(0)
+    life.interrupt()
+    life.expire(operation)
+    said = life.session.state.context
+    life.clear(when_idle=True)
+    assert life.session.state.context == said
+    assert session_view(life.session).clearing
+    life.finish(0, operation_id=operation)
+    assert life.session.state.context == ()
+
+
+def test_a_call_whose_outcome_is_unknown_is_not_summed_up_before_it_is_known() -> None:
+    """B25, B62: its result is still to take its place; then it may go."""
+    life = talked(2)
+    life.submit(turn_id="pays")
+    life.answer("", Call("pay", Effect.ONCE))
+    life.start(0)
+    operation = life.tool_operation(0)
+    life.interrupt()
+    life.expire(operation)
+    for number in range(3):
+        life.submit(turn_id=f"more{number}")
+        life.answer("yes")
+    life.compact()
+    summarise(life)
+    assert life.session.state.context[0].calls, "what came before the call went into the summary, the call did not"
+    life.finish(0, "paid after all", operation_id=operation)
+    life.compact()
+    assert [result.text for result in life.results] == ["paid after all"]
+    summarise(life)
+    assert life.results == []
+    assert not list(flaws(life.session.state.context))

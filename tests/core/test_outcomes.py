@@ -130,6 +130,19 @@ def test_a_worker_that_was_cut_off_may_be_at_it_for_as_long_as_its_tool_may_take
     assert (asked.over_by - life.at).total_seconds() == 60
 
 
+def test_input_for_whichever_turn_comes_is_no_talk_of_others() -> None:
+    """B30: a model is reminded only where another turn was answered in between."""
+    life = Life()
+    life.submit("refund A1", turn_id="t1")
+    life.answer("", LOOK)
+    life.interrupt()
+    life.inject("by the way")
+    life.resume("t1")
+    (wish,) = decide(life.session)
+    assert isinstance(wish, CallModel)
+    assert model_call(life.session, wish).projections == ()
+
+
 def test_an_interrupt_ends_the_turn_while_its_tool_is_being_asked() -> None:
     """B23, B34: the answer settles the operation, and changes nothing of the context."""
     life = lost(CHECKED)

@@ -15,7 +15,7 @@ from perdure.cli.frame import PEOPLE, command
 from perdure.cli.options import Actor, Reason, Server, Target, Timeout, answering_server_options, session_options
 from perdure.cli.receipts import answered, tell_receipt
 from perdure.cli.terminal import say, say_json
-from perdure.cli.turns import fetch
+from perdure.cli.turns import check_wait, fetch
 from perdure.cli.waiting_sessions import named, waiting
 from perdure.client import Sessions
 from perdure.commands import Decision
@@ -104,6 +104,7 @@ async def approve(
     timeout: Timeout = None,  # an option of the command
 ) -> ExitCode:
     """Let calls run that a session asks about. What would be run is shown first."""
+    check_wait(wait=wait, timeout=timeout)
     edited = None if arguments is None else _object(arguments)
     talk = await connected(target)
     asked = one_request((await talk.patiently(talk.handle.view)), "approval", request)
@@ -138,6 +139,7 @@ async def deny(
     timeout: Timeout = None,  # an option of the command
 ) -> ExitCode:
     """Forbid calls that a session asks about. The model is told, with the reason, and the turn goes on."""
+    check_wait(wait=wait, timeout=timeout)
     talk = await connected(target)
     asked = one_request((await talk.patiently(talk.handle.view)), "approval", request)
     chosen = _chosen(asked, call)
@@ -167,6 +169,7 @@ async def respond(
     timeout: Timeout = None,  # an option of the command
 ) -> ExitCode:
     """Give the results of calls that were carried out outside. `perdure view` shows which are waited for."""
+    check_wait(wait=wait, timeout=timeout)
     results: dict[str, object] = {name: _json_or_text(value) for name, value in _pairs("--result", result)}
     results |= {name: ToolError(value) for name, value in _pairs("--error", error)}
     if not results:

@@ -35,26 +35,14 @@ def one_request(view: SessionView, kind: InteractionKind, named: str | None) -> 
     """Return the request that is meant: the named one, or the only one of its kind.
 
     Raises:
-        InteractionNotFound: there is none, or several and none is named.
+        InteractionNotFound: there is none, or not any more, or several and none is named.
     """
-    if named is not None:
-        found = next((one for one in view.interactions if one.request_id == named), None)
-        # One that is not there any more is for the session to refuse: it knows who was first.
-        return found or _gone(view, named, kind)
-    open_ones = [one for one in view.interactions if one.kind == kind]
-    if len(open_ones) == 1:
-        return open_ones[0]
-    msg = f"the session asks for no {kind}; `perdure view` shows what it needs"
-    raise InteractionNotFound(msg)
-
-
-def _gone(view: SessionView, named: str, kind: InteractionKind) -> Interaction:
-    from perdure.results import Interaction  # noqa: PLC0415  # a value that only this needs
-
-    turn_id = "" if view.active is None else view.active.turn_id
-    return Interaction.model_validate(
-        {"request_id": named, "kind": kind, "turn_id": turn_id, "asked_at": "1970-01-01T00:00:00Z"}
-    )
+    found = [one for one in view.interactions if one.kind == kind and named in (None, one.request_id)]
+    if len(found) == 1:
+        return found[0]
+    answered = next((one for one in view.answered if one.request_id == named), None)
+    what = f"the session asks for no {kind}" if named is None else f"nothing is asked under the request id {named!r}"
+    raise InteractionNotFound(f"{what}; `perdure view` shows what it needs" if answered is None else str(answered))
 
 
 def request_lines(request: Interaction, calls: tuple[InteractionCall, ...] | None = None) -> Iterator[str]:

@@ -17,7 +17,7 @@ from perdure.cli.options import Actor, Server, Target, Timeout, answering_server
 from perdure.cli.receipts import settled, tell_receipt
 from perdure.cli.shapes import moment
 from perdure.cli.terminal import say, say_json
-from perdure.cli.turns import fetch
+from perdure.cli.turns import check_wait, fetch
 from perdure.cli.waiting_sessions import named, waiting
 from perdure.client import Sessions
 from perdure.operations import Outcome
@@ -102,6 +102,7 @@ async def reconcile(
     Look it up in the system of record first, by the operation's id. A turn that was suspended for it goes on; one that
     was interrupted can be resumed.
     """
+    check_wait(wait=wait, timeout=timeout)
     outcomes = _outcomes(happened, did_not_happen, unresolved)
     call = await connected(target)
     known = {one.operation_id: one for one in (await call.patiently(call.handle.view)).uncertain}

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from perdure.cli.call import connected
-from perdure.cli.failures import ExitCode, WrongUsage
+from perdure.cli.failures import ExitCode
 from perdure.cli.frame import STEERING, command
 from perdure.cli.options import ActiveRun, Actor, RunId, Target, Timeout, Turn, session_options
 from perdure.cli.receipts import came_too_late, cancelled, interrupted, resumed, tell_receipt
 from perdure.cli.terminal import complain
-from perdure.cli.turns import fetch
+from perdure.cli.turns import check_wait, fetch
 from perdure.commands import Partial
 from perdure.results import TurnStatus
 
@@ -75,9 +75,7 @@ async def resume(
     It is the latest unfinished turn that can be resumed; `perdure view` names it. With --wait, exit code 4: the turn
     did not complete this time either.
     """
-    if timeout is not None and not wait:
-        msg = "--timeout goes with --wait"
-        raise WrongUsage(msg)
+    check_wait(wait=wait, timeout=timeout)
     call = await connected(target)
     receipt = await call.once(lambda: call.handle.resume(turn, run_id=run_id, actor=actor))
     if wait:

@@ -9,7 +9,7 @@ import typer
 
 from perdure.cli.arguments import pairs, read_text, turn_name
 from perdure.cli.call import Call, connected
-from perdure.cli.failures import ExitCode
+from perdure.cli.failures import ExitCode, WrongUsage
 from perdure.cli.frame import TURNS, command
 from perdure.cli.options import Actor, RunId, Target, Text, Timeout, Turn, session_options
 from perdure.cli.receipts import accepted, tell_receipt, verdict
@@ -142,6 +142,17 @@ async def result(target: Target, *, turn: Turn, timeout: Timeout = None) -> Exit
     A settled turn answers at once, however often it is asked. Exit code 4: it did not complete.
     """
     return await fetch(await connected(target), turn, timeout)
+
+
+def check_wait(*, wait: bool, timeout: float | None) -> None:
+    """Check the options of a command that may wait.
+
+    Raises:
+        WrongUsage: there is a time-out for a wait that is not wanted.
+    """
+    if timeout is not None and not wait:
+        msg = "--timeout goes with --wait"
+        raise WrongUsage(msg)
 
 
 async def fetch(call: Call, turn_id: str, timeout: float | None) -> ExitCode:

@@ -9,7 +9,7 @@ from perdure.contract import CallPlan
 from perdure.messages import Message, ResultState, Role, TextBlock, ToolResultBlock, as_json
 from perdure.operations import Effect, derived_id, operation_id
 from perdure.rules.permitting import judge_call
-from perdure.session import Session, change, with_entry, with_state
+from perdure.session import Session, change, with_state, with_turn_entry
 from perdure.turns import Acting, Ask, CurrentTurn, PlannedCall
 from perdure.values import json_bytes
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 def calls_of(session: Session) -> tuple[PlannedCall, ...]:
     """Return the tool calls of the current step."""
-    current = session.current
-    return current.phase.calls if current is not None and isinstance(current.phase, Acting) else ()
+    return () if session.current is None else session.current.calls
 
 
 def with_calls(session: Session, update: Callable[[PlannedCall], PlannedCall]) -> Session:
@@ -51,23 +50,21 @@ def plan_calls(session: Session, at: datetime, answer: ModelAnswer, current: Cur
         )
         call = PlannedCall(index=index, operation_id=wanted, plan=plan)
         session = _call_entry(session, at, current, call)
-        session, call = _judged(session, at, current, call)
+        session, call = _judged(session, at, call)
         calls.append(call)
     session = change(session, current=change(current, phase=Acting(calls=tuple(calls), since=at)))
     for call in calls:
         if call.result is not None:
-            session = result_entry(session, at, current, call, call.result)
+            session = result_entry(session, at, call, call.result)
     return session
 
 
 def _call_entry(session: Session, at: datetime, current: CurrentTurn, call: PlannedCall) -> Session:
     plan = call.plan
-    return with_entry(
+    return with_turn_entry(
         session,
         at,
         "tool_call",
-        turn_id=current.turn_id,
-        run_id=current.run_id,
         step=current.step,
         index=call.index,
         operation_id=call.operation_id,
@@ -78,7 +75,7 @@ def _call_entry(session: Session, at: datetime, current: CurrentTurn, call: Plan
     )
 
 
-def _judged(session: Session, at: datetime, current: CurrentTurn, call: PlannedCall) -> tuple[Session, PlannedCall]:
+def _judged(session: Session, at: datetime, call: PlannedCall) -> tuple[Session, PlannedCall]:
     """Return a call with what was decided of it: a result at once, a question, or nothing in its way."""
     plan = call.plan
     if plan.refusal is not None:
@@ -86,12 +83,10 @@ def _judged(session: Session, at: datetime, current: CurrentTurn, call: PlannedC
     judgement = judge_call(session.state, plan)
     if judgement.behavior == "allow":
         return run_if_builtin(session, at, call)
-    session = with_entry(
+    session = with_turn_entry(
         session,
         at,
         "decision",
-        turn_id=current.turn_id,
-        run_id=current.run_id,
         call_id=plan.call_id,
         tool=plan.tool,
         behavior=judgement.behavior,
@@ -148,7 +143,7 @@ def _interrupted(session: Session, at: datetime, which: Callable[[PlannedCall], 
         if current is not None and which(call):
             result = _interrupted_result(call)
             session = with_result(session, call.operation_id, result)
-            session = result_entry(session, at, current, call, result)
+            session = result_entry(session, at, call, result)
     return session
 
 
@@ -207,16 +202,12 @@ def result_block(plan: CallPlan, state: ResultState, text: str) -> ToolResultBlo
     return ToolResultBlock(id=plan.call_id, name=plan.tool, output=(TextBlock(text),), state=state)
 
 
-def result_entry(
-    session: Session, at: datetime, current: CurrentTurn, call: PlannedCall, result: ToolResultBlock
-) -> Session:
+def result_entry(session: Session, at: datetime, call: PlannedCall, result: ToolResultBlock) -> Session:
     """Write a call's result into the transcript."""
-    return with_entry(
+    return with_turn_entry(
         session,
         at,
         "tool_result",
-        turn_id=current.turn_id,
-        run_id=current.run_id,
         operation_id=call.operation_id,
         result=as_json(result),
     )

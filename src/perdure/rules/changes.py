@@ -51,10 +51,10 @@ def _forget_context(session: Session) -> Session:
 
 
 def clear_requested(session: Session, fact: ClearRequested) -> Session:
-    """Forget what was said, now or as soon as no turn runs."""
+    """Forget what was said, now or as soon as no turn runs and no outcome is unknown."""
     if session.closing:
         return session
-    if session.current is not None:
+    if session.current is not None or session.uncertain:
         return change(session, clear_for=Asker(actor=fact.actor))
     return clear(session, fact.at, fact.actor)
 

@@ -1,7 +1,8 @@
 """Compaction: a summary, made by a model call, takes the place of the older messages.
 
 It happens between steps, when the context has grown over what the agent allows or when somebody asks for it. A call
-and its result are never parted, the newest messages stay, and a summary that fails costs nothing.
+and its result are never parted, the newest messages and calls without an outcome stay, and a summary that fails costs
+nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from perdure.contract import Mark
 from perdure.messages import Message, Role, chain_all, context_origin
 from perdure.operations import derived_id
 from perdure.results import TurnError
-from perdure.session import Session, change, with_context, with_entry
+from perdure.session import Session, change, with_context, with_entry, with_late_results
 from perdure.turns import Asker, Compaction
 from perdure.values import json_bytes
 
@@ -62,8 +63,8 @@ def begin_compaction(session: Session, at: datetime) -> Session:
     """Want a summary of the older messages, if there are any."""
     asker = session.compact_for
     kept = 0 if asker is not None else (session.limits.compact_over or 0) // KEPT_SHARE
-    upto = _cut(session.state.context, kept)
-    session = change(session, compact_for=None)
+    session = change(with_late_results(session), compact_for=None)
+    upto = min(_cut(session.state.context, kept), _first_unsettled(session))
     if upto == 0:
         return _not_before_it_grows(session)
     digest = chain_all(context_origin(session.state.summary), session.state.context[:upto])
@@ -97,6 +98,14 @@ def _cut(context: Sequence[Message], kept_tokens: int) -> int:
     while index > 0 and context[index].results:
         index -= 1
     return max(index, 0)
+
+
+def _first_unsettled(session: Session) -> int:
+    """Return the place of the first call whose outcome is unknown: its result is still to take its place there."""
+    awaited = {one.plan.call_id for one in session.uncertain if one.plan is not None}
+    context = session.state.context
+    places = (index for index, message in enumerate(context) if any(call.id in awaited for call in message.calls))
+    return next(places, len(context))
 
 
 def compaction_started(session: Session, fact: ModelStarted) -> Session:

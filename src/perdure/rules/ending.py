@@ -13,7 +13,7 @@ from perdure.rules.asides import see_asides
 from perdure.rules.calls import give_up_harmless, interrupt_rest, results_message
 from perdure.rules.interactions import close_requests
 from perdure.rules.runs import end_run
-from perdure.session import Session, change, with_entry, with_message, with_record, without_messages
+from perdure.session import Session, change, with_message, with_record, with_turn_entry, without_messages
 from perdure.turns import Acting, Asker, CurrentTurn, Due, Stop, StopReason, Thinking
 from perdure.values import EMPTY, FrozenDict, FrozenMap
 
@@ -53,9 +53,7 @@ def fail(session: Session, at: datetime, error: TurnError) -> Session:
     if current is None:
         return session
     session = see_asides(session, at, steered_only=True)
-    session = with_entry(
-        session, at, "error", turn_id=current.turn_id, run_id=current.run_id, type=error.type, message=error.message
-    )
+    session = with_turn_entry(session, at, "error", type=error.type, message=error.message)
     session = with_record(session, current.turn_id, error=error)
     return _settle(session, at, TurnStatus.FAILED)
 
@@ -72,9 +70,7 @@ def end_stopped(session: Session, at: datetime, kept: Message | None = None) -> 
         return fail(_hear_out(session, at, current.stop), at, TurnError(type=TURN_TIMEOUT, message=message))
     closing = _closing(session, at, current, kept)
     session = say(session, closing)
-    session = with_entry(
-        session, at, "assistant", turn_id=current.turn_id, run_id=current.run_id, message=as_json(closing)
-    )
+    session = with_turn_entry(session, at, "assistant", message=as_json(closing))
     session = _hear_out(session, at, current.stop)
     return _settle(session, at, TurnStatus.CANCELLED if current.stop.reason.final else TurnStatus.INTERRUPTED)
 
@@ -120,9 +116,7 @@ def roll_back(session: Session, at: datetime, actor: str | None) -> Session:
         return session
     session = interrupt_rest(close_requests(session, at, actor), at)
     current = session.current or current
-    session = with_entry(
-        session, at, "change", turn_id=current.turn_id, run_id=current.run_id, actor=actor, change="rollback"
-    )
+    session = with_turn_entry(session, at, "change", actor=actor, change="rollback")
     if session.compaction is not None:  # it may be of what is taken away: it is made anew
         session = change(session, compaction=None, compact_for=Asker(actor=session.compaction.actor))
     session = without_messages(session, frozenset(current.message_ids))

@@ -14,13 +14,13 @@ from perdure.commands import Decision
 from perdure.messages import ResultState, as_json
 from perdure.operations import Effect, derived_id
 from perdure.permissions import with_rule
-from perdure.results import InteractionKind, TurnStatus
+from perdure.results import Answered, InteractionKind, TurnStatus
 from perdure.rules.calls import calls_of, denied, result_block, result_entry, run_if_builtin, with_calls, with_result
 from perdure.rules.outcomes import as_text
 from perdure.rules.permitting import deny_again
 from perdure.rules.runs import begin_run, end_run
-from perdure.session import Session, change, with_entry, with_state
-from perdure.turns import Acting, Answered, PlannedCall, Request
+from perdure.session import Session, change, with_entry, with_state, with_turn_entry
+from perdure.turns import Acting, PlannedCall, Request
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -100,12 +100,10 @@ def _asked_entry(session: Session, at: datetime, request: Request) -> Session:
     current = session.current
     if current is None:
         return session
-    return with_entry(
+    return with_turn_entry(
         session,
         at,
         "interaction",
-        turn_id=current.turn_id,
-        run_id=current.run_id,
         request_id=request.request_id,
         request_kind=request.kind,
         reminders=request.reminders,
@@ -197,12 +195,10 @@ def _decide(
     if current is None:
         return session
     told = {call_id: as_json(decision) for call_id, decision in decisions.items()}
-    session = with_entry(
+    session = with_turn_entry(
         session,
         at,
         "answer",
-        turn_id=current.turn_id,
-        run_id=current.run_id,
         actor=actor,
         request_id=request.request_id,
         decisions=told,
@@ -222,7 +218,7 @@ def _decided(session: Session, at: datetime, call: PlannedCall, decision: Decisi
     if not decision.approve:
         result = denied(call.plan, decision.reason or reason or "a person said no")
         session = with_result(session, call.operation_id, result)
-        return result_entry(session, at, current, call, result)
+        return result_entry(session, at, call, result)
     free = change(call, ask=None)
     if decision.arguments is not None and decision.arguments != call.plan.arguments:
         free = change(free, plan=change(call.plan, arguments=decision.arguments), edited=True)
@@ -247,12 +243,10 @@ def _take_results(session: Session, at: datetime, request: Request, answer: Resp
         **{call_id: (ResultState.SUCCESS, as_text(value)) for call_id, value in (answer.result or {}).items()},
         **{call_id: (ResultState.ERROR, text) for call_id, text in (answer.errors or {}).items()},
     }
-    session = with_entry(
+    session = with_turn_entry(
         session,
         at,
         "answer",
-        turn_id=current.turn_id,
-        run_id=current.run_id,
         actor=answer.actor,
         request_id=request.request_id,
         results=sorted(given),
@@ -262,7 +256,7 @@ def _take_results(session: Session, at: datetime, request: Request, answer: Resp
         if call.outside and call.plan.call_id in given:
             result = result_block(call.plan, *given[call.plan.call_id])
             session = with_result(session, call.operation_id, result)
-            session = result_entry(session, at, current, call, result)
+            session = result_entry(session, at, call, result)
     if any(call.outside for call in calls_of(session)):
         return session
     return _answered(session, at, request, "the results were given", answer.actor)
@@ -342,4 +336,4 @@ def _free(session: Session, at: datetime, call: PlannedCall) -> Session:
     else:
         session, freed = run_if_builtin(session, at, call)
     session = with_calls(session, lambda each: freed if each.operation_id == call.operation_id else each)
-    return session if freed.result is None else result_entry(session, at, current, call, freed.result)
+    return session if freed.result is None else result_entry(session, at, call, freed.result)

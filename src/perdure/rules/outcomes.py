@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from perdure.messages import ResultState, TextBlock, ToolResultBlock, as_json
 from perdure.rules.calls import calls_of, result_entry, with_calls
-from perdure.session import Session, change, with_entry
-from perdure.turns import CurrentTurn, Doubt, LateResult, PlannedCall, Uncertain
+from perdure.session import Session, change, with_entry, with_turn_entry
+from perdure.turns import Doubt, LateResult, PlannedCall, Uncertain
 from perdure.values import canonical_json
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def finish_call(session: Session, at: datetime, operation: str, result: ToolResu
     result = _told_of_edits(call, change(result, id=call.plan.call_id, name=call.plan.tool))
     session = with_calls(session, lambda each: change(each, result=result, lost=None) if each is call else each)
     session = _certain(session, operation)
-    return result_entry(session, at, current, call, result)
+    return result_entry(session, at, call, result)
 
 
 def _told_of_edits(call: PlannedCall, result: ToolResultBlock) -> ToolResultBlock:
@@ -137,20 +137,8 @@ def _lost(
     )
     session = with_calls(session, lambda each: change(each, lost=why) if each is call else each)
     session = change(session, uncertain=(*session.uncertain, lost))
-    return _doubt_entry(session, at, current, call, why)
-
-
-def _doubt_entry(session: Session, at: datetime, current: CurrentTurn, call: PlannedCall, why: str) -> Session:
-    return with_entry(
-        session,
-        at,
-        "error",
-        turn_id=current.turn_id,
-        run_id=current.run_id,
-        type="uncertain",
-        operation_id=call.operation_id,
-        tool=call.plan.tool,
-        message=why,
+    return with_turn_entry(
+        session, at, "error", type="uncertain", operation_id=call.operation_id, tool=call.plan.tool, message=why
     )
 
 
