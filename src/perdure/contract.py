@@ -232,10 +232,15 @@ class ContextPage(Frozen):
 
 
 class TranscriptPage(Frozen):
-    """Part of a transcript; `last` is the newest sequence number there is."""
+    """Part of a transcript, as far as the session still has it.
+
+    `last` is the newest sequence number there is. Entries up to `archived` are in the archive, from where they are read
+    when the session has let go of them: when the first of `entries` does not follow what was asked for.
+    """
 
     entries: tuple[TranscriptEntry, ...] = ()
     last: int = 0
+    archived: int = 0
 
 
 class TurnRequest(Frozen):

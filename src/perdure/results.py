@@ -133,7 +133,10 @@ class RunView(Frozen):
 
 
 class TurnView(Frozen):
-    """A turn as it stands now."""
+    """A turn as it stands now.
+
+    An `archived` one ended so long ago that the session knows its status only; the rest of it is in the archive.
+    """
 
     turn_id: str
     status: TurnStatus
@@ -145,6 +148,7 @@ class TurnView(Frozen):
     usage: Usage = Field(default_factory=Usage)
     submitted_at: datetime
     submitted_by: Text | None = None
+    archived: bool = False
 
     def result(self) -> TurnResult:
         """Return the view as a result."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from perdure.messages import Usage
 from perdure.results import RunView, TurnStatus
 from perdure.session import Session, change, with_entry, with_record
 
@@ -29,4 +31,13 @@ def end_run(session: Session, at: datetime, current: CurrentTurn, status: TurnSt
     if runs and runs[-1].ended_at is None:
         runs = (*runs[:-1], change(runs[-1], ended_at=at, outcome=status))
     session = with_record(session, current.turn_id, status=status, runs=runs)
-    return with_entry(session, at, "turn", turn_id=current.turn_id, run_id=current.run_id, status=status.value)
+    return with_entry(
+        session,
+        at,
+        "turn",
+        turn_id=current.turn_id,
+        run_id=current.run_id,
+        status=status.value,
+        steps=current.step,
+        usage=asdict(Usage() if record is None else record.usage),
+    )
