@@ -19,7 +19,7 @@ from activities.failures import failure, stopped
 from activities.sizes import too_large
 from activities.wanting import AskWanted, check_wanted
 from perdure import contract
-from perdure.contract import ContextPage, ModelAnswer, ModelCall, PageRequest
+from perdure.contract import ContextPage, ModelAnswer, ModelCall, PageRequest, Renewal
 from perdure.errors import ContextTooLarge
 from perdure.models import Delta, Emit, Model, ModelError, ModelResponse, Purpose
 from perdure.planning import Planner
@@ -58,6 +58,7 @@ class ModelActivities:
         heartbeat: timedelta,
         resources: Mapping[type, object] | None = None,
         inline_limit: int | None = None,
+        renewal: Renewal | None = None,
     ) -> None:
         """Serve `app`; read contexts that are not in `cache` by `read_page`; refuse answers above `inline_limit`.
 
@@ -71,6 +72,7 @@ class ModelActivities:
         self._heartbeat = heartbeat
         self._resources = resources or {}
         self._inline_limit = inline_limit
+        self._renewal = renewal or Renewal()
         self._models = {agent.id: resolve_model(agent.model) for agent in app.agents}
 
     async def aclose(self) -> None:
@@ -129,7 +131,7 @@ class ModelActivities:
             resources=self._resources,
         )
         heartbeat = self._heartbeat.total_seconds()
-        return Planner(agent, call, datetime.now(UTC), heartbeat, context, self._inline_limit)
+        return Planner(agent, call, datetime.now(UTC), heartbeat, context, self._inline_limit, self._renewal)
 
     async def _in_time(self, agent: Agent, call: ModelCall, said: list[str]) -> ModelResponse:
         """Have the model answer, unless it falls silent or the turn's time is over before.

@@ -13,6 +13,7 @@ SOURCES = ROOT / "src" / "perdure"
 FOLDERS = ("workflows", "activities", "worker")
 
 EDGE = {
+    "archive",
     "agents",  # names models and tools, whose contexts have an HTTP client
     "calls",
     "cli",

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 import httpx
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
 
+from activities.archive import ArchiveActivities
 from activities.contexts import ContextCache
 from activities.environment import ToolEnvironment
 from activities.inquiries import InquiryActivities
 from activities.model import ModelActivities
 from activities.tools import ToolActivities
 from perdure import contract
-from perdure.client import SessionHandle, read_page, read_wanted
+from perdure.archive import Archive
+from perdure.client import SessionHandle, read_checkpoint, read_page, read_transcript, read_wanted
 from perdure.storage import RESULTS, Directory
 from worker.guard import UpdateGuard
 from workflows.session import AgentSession
@@ -72,10 +74,13 @@ async def worker_for(client: Client, app: App, settings: WorkerSettings) -> Asyn
         )
         models = _models(client, app, settings, environment)
         stack.push_async_callback(models.aclose)
+        archives = await stack.enter_async_context(_archives(client, settings))
         activities = [
             models.call_model,
             ToolActivities(app, environment).call_tool,
             InquiryActivities(app, environment).reconcile,
+            archives.keep,
+            archives.restore,
         ]
         yield _worker(client, settings, activities)
 
@@ -97,7 +102,24 @@ def _models(client: Client, app: App, settings: WorkerSettings, environment: Too
         heartbeat=settings.heartbeat_timeout,
         resources=environment.resources,
         inline_limit=environment.inline_limit,
+        renewal=settings.renewal,
     )
+
+
+@asynccontextmanager
+async def _archives(client: Client, settings: WorkerSettings) -> AsyncGenerator[ArchiveActivities]:
+    async def transcript(workflow_id: str, run_id: str, request: contract.PageRequest) -> contract.TranscriptPage:
+        return await read_transcript(client.get_workflow_handle(workflow_id, run_id=run_id), request)
+
+    async def checkpoint(workflow_id: str, run_id: str, wanted: contract.Slice) -> contract.CheckpointSlice:
+        return await read_checkpoint(client.get_workflow_handle(workflow_id, run_id=run_id), wanted)
+
+    archive = None if settings.archive is None else Archive.at(settings.archive)
+    try:
+        yield ArchiveActivities(archive, transcript, checkpoint)
+    finally:
+        if archive is not None:
+            await archive.aclose()
 
 
 def _worker(client: Client, settings: WorkerSettings, activities: Sequence[Callable[..., object]]) -> Worker:

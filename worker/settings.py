@@ -7,7 +7,6 @@ The connection to Temporal is not here: it is read as every Temporal program rea
 from __future__ import annotations
 
 import os
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -15,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from perdure.contract import TASK_QUEUE
+from perdure.archive import archive_url, default_home
+from perdure.contract import TASK_QUEUE, Renewal
 from perdure.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -25,16 +25,6 @@ PREFIX = "PERDURE_"
 
 KIB = 1024
 MIB = 1024 * KIB
-
-
-def default_home(platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder for one user's data: by the XDG rules, or as macOS has it."""
-    if platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "perdure"
-    data = environ.get("XDG_DATA_HOME", "")
-    # The XDG rules say that a relative path is to be ignored.
-    base = Path(data) if Path(data).is_absolute() else Path.home() / ".local" / "share"
-    return base / "perdure"
 
 
 def _positive(value: timedelta) -> timedelta:
@@ -129,6 +119,20 @@ class WorkerSettings(BaseSettings):
         default=128 * KIB,
         description="Payloads from this size on, in bytes, go to the storage, if there is one.",
     )
+    renew_events: PositiveInt = Field(
+        default=4_000,
+        description="Events of history from which a session begins a new run at its next step, with all that it is. "
+        "Temporal ends a workflow at 51,200; less makes waking cheaper, and carries the session more often.",
+    )
+    renew_bytes: PositiveInt = Field(
+        default=8 * MIB,
+        description="The same in bytes, beyond what the run began with. Temporal ends a workflow at 50 MB.",
+    )
+    renew_idle_events: PositiveInt = Field(
+        default=250,
+        description="Events from which a session that falls idle begins a new run, so that a worker that wakes it up "
+        "later has little to replay; later if what it carries is large beside them, at four times as many in any case.",
+    )
     log_format: Annotated[Literal["json", "console"], BeforeValidator(_lower)] = Field(
         default="console",
         description="How log lines are written: `json` for machines, `console` for people.",
@@ -137,6 +141,17 @@ class WorkerSettings(BaseSettings):
         default="info",
         description="The least severe log lines that are written.",
     )
+
+    @property
+    def archive(self) -> str | None:
+        """The archive's URL; None for no archive."""
+        return archive_url(self.archive_url, self.home)
+
+    @property
+    def renewal(self) -> Renewal:
+        """When sessions begin a new run."""
+        idle = min(self.renew_idle_events, self.renew_events)
+        return Renewal(events=self.renew_events, size=self.renew_bytes, idle_events=idle, idle_most=4 * idle)
 
     @classmethod
     def load(cls, **given: Any) -> Self:  # noqa: ANN401  # the fields check what they get

@@ -17,9 +17,21 @@ from temporalio.exceptions import (
 )
 
 from perdure import contract
-from perdure.contract import CallPlan, Finding, Limits, ModelAnswer, ToolAnswer
-from perdure.decide import AskTool, CallModel, CallTool, Wanted, Wish, inquiry, model_call, tool_invocation
+from perdure.contract import ArchiveAnswer, CallPlan, Finding, Limits, ModelAnswer, ToolAnswer
+from perdure.decide import (
+    AskTool,
+    CallModel,
+    CallTool,
+    KeepTranscript,
+    Wanted,
+    Wish,
+    inquiry,
+    model_call,
+    tool_invocation,
+)
 from perdure.facts import (
+    Archived,
+    ArchiveFailed,
     Fact,
     FoundOut,
     GraceExpired,
@@ -51,19 +63,23 @@ class Flights:
             str,
             workflow.ActivityHandle[ModelAnswer]
             | workflow.ActivityHandle[ToolAnswer]
-            | workflow.ActivityHandle[Finding],
+            | workflow.ActivityHandle[Finding]
+            | workflow.ActivityHandle[ArchiveAnswer],
         ] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._graces: dict[str, asyncio.Task[None]] = {}
         self._effectful: set[str] = set()
-        self._questions: set[str] = set()
+        self._repeatable: set[str] = set()
         self._loose: dict[str, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is in flight whose result a new run would miss. A question to a tool it asks again."""
-        return self._tasks.keys() <= self._questions and not self._loose
+        """Whether nothing is in flight whose result a new run would miss.
+
+        A question to a tool it asks again, and what the archive has got it gives it once more.
+        """
+        return self._tasks.keys() <= self._repeatable and not self._loose
 
     @property
     def settled(self) -> bool:
@@ -96,7 +112,8 @@ class Flights:
                     assert_never(wish.wanted)
 
     def _start(self, wish: Wish) -> None:
-        group = workflow.create_event_group(f"turn:{wish.turn_id}", label=f"turn {wish.turn_id}")
+        about = "archive" if isinstance(wish, KeepTranscript) else f"turn:{wish.turn_id}"
+        group = workflow.create_event_group(about, label=about.replace(":", " ", 1))
         with group.scope():  # the task has to be made inside: it takes the scope with it
             match wish:
                 case CallModel():
@@ -105,6 +122,8 @@ class Flights:
                     flight = self._fly_tool(wish)
                 case AskTool():
                     flight = self._fly_inquiry(wish)
+                case KeepTranscript():
+                    flight = self._fly_archive(wish)
             self._tasks[wish.operation_id] = asyncio.create_task(self._land(wish.operation_id, flight))
 
     async def _land(self, operation_id: str, flight: Awaitable[None]) -> None:
@@ -212,7 +231,7 @@ class Flights:
         question = inquiry(self._session(), wish)
         if question is None:
             return
-        self._questions.add(wish.operation_id)
+        self._repeatable.add(wish.operation_id)
         handle = workflow.start_activity(
             contract.INQUIRY_ACTIVITY,
             question,
@@ -230,6 +249,29 @@ class Flights:
         except ActivityError as error:
             finding = Finding(outcome="unknown", why=str(error.cause))
         self._take(FoundOut(workflow.now(), wish.about, finding))
+
+    # ---- the archive --------------------------------------------------------------------------------------------
+
+    async def _fly_archive(self, wish: KeepTranscript) -> None:
+        self._repeatable.add(wish.operation_id)
+        last = wish.call.checkpoint
+        handle = workflow.start_activity(
+            contract.ARCHIVE_ACTIVITY,
+            wish.call,
+            result_type=ArchiveAnswer,
+            activity_id=wish.activity_id,
+            start_to_close_timeout=timeouts.ARCHIVE_ATTEMPT,
+            retry_policy=timeouts.ARCHIVE_LAST_RETRIES if last else timeouts.ARCHIVE_RETRIES,
+            summary=f"entries {wish.call.after + 1} to {wish.call.upto}",
+        )
+        self._handles[wish.operation_id] = handle
+        try:
+            answer = await handle
+        except ActivityError as error:
+            if not is_cancelled_exception(error):
+                self._take(ArchiveFailed(workflow.now()))
+        else:
+            self._take(Archived(workflow.now(), answer.upto, answer.kept, checkpoint=last))
 
 
 def _turn_error(error: ActivityError) -> TurnError:

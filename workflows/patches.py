@@ -23,5 +23,9 @@ UNSETTLED_NEEDS_SOMEBODY = "unsettled-needs-somebody"
 SETTLE_THEN_END = "settle-then-end"
 """A session that was closed ends when the last effect that may be happening has settled; ending it stops its tools."""
 
-ALL = (STOP_THEN_ANSWER, ANSWER_THEN_RENEW, UNSETTLED_NEEDS_SOMEBODY, SETTLE_THEN_END)
+ARCHIVE = "archive"
+"""A session asks the archive for what it was before it begins, hands over what was said, and begins new runs by its own
+limits. This is asked in the first task of every session, so that the names above need no mark of their own any more."""
+
+ALL = (STOP_THEN_ANSWER, ANSWER_THEN_RENEW, UNSETTLED_NEEDS_SOMEBODY, SETTLE_THEN_END, ARCHIVE)
 """What a run that is begun by this code does in the newer way."""

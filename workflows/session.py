@@ -45,10 +45,12 @@ from perdure.commands import (
     WaitTurn,
 )
 from perdure.contract import (
+    CheckpointSlice,
     Closed,
     ContextPage,
     PageRequest,
     SessionStart,
+    Slice,
     StateRequest,
     TranscriptPage,
     TurnRequest,
@@ -56,9 +58,10 @@ from perdure.contract import (
 )
 from perdure.decide import Wanted, deadline, decide
 from perdure.errors import ContextTooLarge, InvalidCommand, PerdureError
-from perdure.facts import CloseRequested, CommandRejected, Fact, TurnSubmitted
+from perdure.facts import ArchiveWanted, CloseRequested, CommandRejected, Fact, TurnSubmitted
 from perdure.identity import SessionKey
 from perdure.intake import fact_of
+from perdure.renewal import RunSize, renewal_due
 from perdure.results import (
     CloseReceipt,
     InterruptReceipt,
@@ -68,12 +71,14 @@ from perdure.results import (
     TurnAnswer,
     TurnView,
 )
-from perdure.session import Session, status_of
+from perdure.rules import archiving
+from perdure.session import Session, change, status_of
 from perdure.state import AgentState
 from perdure.values import json_bytes
 from perdure.views import (
     cancel_receipt,
     change_receipt,
+    checkpoint_slice,
     context_page,
     inject_receipt,
     interrupt_receipt,
@@ -90,6 +95,7 @@ from perdure.views import (
 from workflows import inspection, patches, wire
 from workflows.alarm import Alarm
 from workflows.flights import Flights
+from workflows.opening import Opening
 
 MAX_WAITERS = 4
 """Updates that may wait for a turn at once. Temporal delivers no more than ten updates at a time to a workflow, so
@@ -119,10 +125,15 @@ class AgentSession:
         self._waiters = 0
         self._stop_waiters = 0
         self._answered_at = 0
+        self._archive_asked = False
+        self._seen_seq = 0
         self._flights = Flights(self._take, lambda: self._session)
         self._alarm = Alarm(self._take, self._flights.caught)
+        self._carried_bytes = len(raw.payload.data)
+        self._opening: Opening | None = None
+        self._early: list[tuple[str, Sequence[RawValue]]] = []
         try:
-            self._session, self._ways = _begin(workflow.info().workflow_id, raw)
+            self._session, self._ways, self._opening = _begin(workflow.info().workflow_id, raw)
         except PerdureError as error:
             self._broken = error
             self._session, self._ways = Session.new(SessionKey("unknown", "unknown")), frozenset[str]()
@@ -133,13 +144,14 @@ class AgentSession:
         del raw
         if self._broken is not None:
             raise wire.failure(self._broken)
+        await self._open()
         cancelled: asyncio.CancelledError | None = None
         while not self._over():
             try:
                 await self._serve()
             except asyncio.CancelledError as error:
                 cancelled = error
-                self._take(CloseRequested(workflow.now(), "cancelled in Temporal"))
+                self._take(CloseRequested(workflow.now(), "cancelled in Temporal", for_good=True))
         self._show()
         await workflow.wait_condition(workflow.all_handlers_finished)
         if cancelled is not None:
@@ -148,20 +160,35 @@ class AgentSession:
 
     def _over(self) -> bool:
         """Whether the session is closed and nothing of it can still happen."""
-        if not self._session.closed:
+        if not self._session.closed or (self._session.archives and not self._session.checkpointed):
             return False
-        return self._flights.settled or not self._goes(patches.SETTLE_THEN_END)
+        return self._settled_all or not self._goes(patches.SETTLE_THEN_END)
+
+    @property
+    def _settled_all(self) -> bool:
+        """Whether nothing more can come to a closed session: no effect, and no word of the archive."""
+        return self._flights.settled and (not self._session.archives or self._session.checkpointed)
+
+    async def _open(self) -> None:
+        """Go on with what the archive has of a session that was closed, before anything is taken in."""
+        if self._opening is None:
+            return
+        self._show()
+        self._session = await self._opening.opened(self._session)
+        self._opening, early = None, self._early
+        for name, args in early:
+            self.on_signal(name, args)
 
     async def _serve(self) -> None:
         """Perform what the session wants now, and wait until something has happened to it."""
         self._show()
-        if self._due() and self._flights.empty:
-            await self._continue_as_new()
+        if self._flights.empty and self._due():
+            await self._renew()
         seen = self._session
         self._flights.perform(decide(self._session))
         self._alarm.set(deadline(self._session))
         await workflow.wait_condition(
-            lambda: self._session is not seen or self._flights.failed or (seen.closed and self._flights.settled)
+            lambda: self._session is not seen or self._flights.failed or (seen.closed and self._settled_all)
         )
         self._flights.raise_failure()
 
@@ -177,6 +204,9 @@ class AgentSession:
         """Take a command that waits for no answer. What can't be accepted is recorded; this never raises."""
         if self._broken is not None:
             return
+        if self._opening is not None:
+            self._early.append((name, args))
+            return
         try:
             command = wire.command(name, args, by_signal=True)
             admit(self._session, command)
@@ -189,6 +219,9 @@ class AgentSession:
     async def on_update(self, name: str, args: Sequence[RawValue]) -> object:
         """Take a command and answer it."""
         command = wire.command(name, args)
+        if self._opening is not None:
+            await workflow.wait_condition(lambda: self._opening is None)
+            self._check(command)
         try:
             return await self._answer(command)
         finally:
@@ -241,7 +274,15 @@ class AgentSession:
         if self._broken is not None:
             raise wire.failure(self._broken)
         try:
-            admit(self._session, wire.command(name, args))
+            command = wire.command(name, args)
+        except PerdureError as error:
+            raise wire.failure(error) from None
+        if self._opening is None:
+            self._check(command)
+
+    def _check(self, command: AnyCommand) -> None:
+        try:
+            admit(self._session, command)
         except PerdureError as error:
             raise wire.failure(error) from None
 
@@ -319,9 +360,15 @@ class AgentSession:
 
     # ---- queries ------------------------------------------------------------------------------------------------
 
+    def _readable(self) -> None:
+        """Refuse to be read while what the session was is still being fetched."""
+        if self._opening is not None:
+            raise wire.failure(InvalidCommand(contract.NOT_OPEN_YET))
+
     @workflow.query(name=contract.AGENT_STATE, description="The AgentState snapshot, whole")
     def agent_state(self, raw: RawValue = wire.NOTHING) -> AgentState:
         """Return the state; `{"context": false}` leaves the messages out."""
+        self._readable()
         request = wire.read(StateRequest, contract.AGENT_STATE, raw)
         state = self._session.state
         if not request.context:
@@ -336,22 +383,31 @@ class AgentSession:
     @workflow.query(name=contract.SESSION_VIEW, description="The session at a glance")
     def session_view(self) -> SessionView:
         """Return the session at a glance."""
+        self._readable()
         return self._view()
 
     @workflow.query(name=contract.TURN, description='One turn: {"turn_id": ...}; null when it is not known')
     def turn(self, raw: RawValue = wire.NOTHING) -> TurnView | None:
         """Return one turn, or nothing when the session doesn't know it."""
+        self._readable()
         return turn_view(self._session, wire.read(TurnRequest, contract.TURN, raw).turn_id)
 
     @workflow.query(name=contract.CONTEXT_PAGE, description='Messages behind a position: {"after": 0}')
     def context_page(self, raw: RawValue = wire.NOTHING) -> ContextPage:
         """Return part of the context."""
+        self._readable()
         return context_page(self._session, wire.read(PageRequest, contract.CONTEXT_PAGE, raw))
 
     @workflow.query(name=contract.TRANSCRIPT_PAGE, description='What was said and done: {"after": 0}')
     def transcript_page(self, raw: RawValue = wire.NOTHING) -> TranscriptPage:
         """Return part of the transcript."""
+        self._readable()
         return transcript_page(self._session, wire.read(PageRequest, contract.TRANSCRIPT_PAGE, raw))
+
+    @workflow.query(name=contract.CHECKPOINT, description='A closed session as JSON, behind a place: {"after": 0}')
+    def checkpoint(self, raw: RawValue = wire.NOTHING) -> CheckpointSlice:
+        """Return part of what the archive keeps of a closed session."""
+        return checkpoint_slice(self._session, wire.read(Slice, contract.CHECKPOINT, raw))
 
     @workflow.query(name=contract.OPERATIONS, description="The ids of the operations that are to run")
     def operations(self) -> WantedOperations:
@@ -397,11 +453,35 @@ class AgentSession:
 
         One that is too large goes on in this run: a new run that can't be started would fail its task for ever.
         """
-        return workflow.info().is_continue_as_new_suggested() and self._small_enough()
+        info = workflow.info()
+        suggested = info.is_continue_as_new_suggested()
+        if not self._session.archives:
+            return suggested and self._small_enough()
+        events, size = info.get_current_history_length(), info.get_current_history_size()
+        run = RunSize(events, size, self._carried_bytes, suggested)
+        return renewal_due(self._session.limits.renewal, run, idle=self._rests()) and self._small_enough()
+
+    def _rests(self) -> bool:
+        """Whether the session has just come to rest. What is refused in a crowd of signals does not count."""
+        before, self._seen_seq = self._seen_seq, self._session.last_seq
+        return self._idle and (before != self._session.last_seq or self._archive_asked)
+
+    @property
+    def _idle(self) -> bool:
+        """Whether nothing is to be done until somebody comes."""
+        return self._session.running is None or self._session.paused
 
     def _small_enough(self) -> bool:
         most = self._session.limits.carry_bytes
         return most is None or json_bytes(self._session) <= most
+
+    async def _renew(self) -> None:
+        """Begin a new run; where nothing else is to be done, when the archive has what it is to have, or has failed."""
+        if self._idle and not self._archive_asked:
+            self._archive_asked = True
+            self._take(ArchiveWanted(workflow.now()))
+        if not (self._idle and archiving.due(self._session)):
+            await self._continue_as_new()
 
     async def _continue_as_new(self) -> None:
         """Let those who wait ask the next run, then carry the whole session over. What comes meanwhile is taken too."""
@@ -437,8 +517,8 @@ def _new_id() -> str:
     return workflow.uuid4().hex
 
 
-def _begin(workflow_id: str, raw: RawValue) -> tuple[Session, frozenset[str]]:
-    """Return the session that this run begins with, and the newer ways that it goes from the start.
+def _begin(workflow_id: str, raw: RawValue) -> tuple[Session, frozenset[str], Opening | None]:
+    """Return the session that this run begins with, the newer ways that it goes from the start, and how it opens.
 
     Raises:
         InvalidSessionKey: the workflow id is not a session's.
@@ -447,7 +527,10 @@ def _begin(workflow_id: str, raw: RawValue) -> tuple[Session, frozenset[str]]:
     key = SessionKey.parse(workflow_id)
     start = wire.read(SessionStart, wire.WORKFLOW_INPUT, raw)
     if start.carried is None:
-        return Session.new(key, start.seed, start.permissions), frozenset()
+        session = Session.new(key, start.seed, start.permissions)
+        if not workflow.patched(patches.ARCHIVE):
+            return session, frozenset(), None
+        return change(session, archives=True), frozenset(patches.ALL), Opening(key, start)
     try:
         session = Session.model_validate(start.carried)
     except ValidationError as error:
@@ -459,4 +542,4 @@ def _begin(workflow_id: str, raw: RawValue) -> tuple[Session, frozenset[str]]:
     if session.key != key:
         msg = f"the carried session is {session.key.workflow_id}, not {workflow_id}"
         raise InvalidCommand(msg)
-    return session, frozenset(start.ways)
+    return change(session, archives=patches.ARCHIVE in start.ways), frozenset(start.ways), None

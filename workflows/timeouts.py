@@ -59,6 +59,33 @@ INQUIRY_RETRIES = RetryPolicy(
 to wait until a lost attempt has ended."""
 
 
+ARCHIVE_ATTEMPT = timedelta(minutes=2)
+"""How long one way to the archive may take: a batch of some hundred entries, or a closed session with all that it
+holds. A worker that dies on it is noticed by then; nobody waits for it."""
+
+ARCHIVE_RETRIES = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=2, maximum_attempts=3)
+"""Few: an archive that is down is tried again when more has come."""
+
+ARCHIVE_LAST_RETRIES = RetryPolicy(
+    initial_interval=timedelta(seconds=1), backoff_coefficient=2, maximum_interval=timedelta(minutes=1)
+)
+"""Without an end: a closed session ends when the archive has all of it. Whoever comes back meanwhile finds it as it
+was."""
+
+RESTORE_ATTEMPT = timedelta(seconds=3)
+RESTORE_IN_ALL = timedelta(seconds=5)
+"""How long the archive may take to say that it does not know a session. One that nobody has heard of does not wait
+longer for it: it begins."""
+
+RESTORE_TRY = RetryPolicy(maximum_attempts=1)
+"""Once: what waits for another attempt of a local activity can panic when its worker stops (SDK 1.35)."""
+
+RESTORE_RETRIES = RetryPolicy(
+    initial_interval=timedelta(milliseconds=500), backoff_coefficient=2, maximum_interval=timedelta(seconds=15)
+)
+"""Without an end: a session that was there before goes on with what it was, or not at all."""
+
+
 def tool_attempt(plan: CallPlan) -> timedelta:
     """How long one attempt of a tool may take: what the tool declares, and a margin."""
     return timedelta(seconds=plan.timeout_seconds) + TOOL_MARGIN

@@ -39,6 +39,7 @@ from perdure.errors import (
     TurnNotFound,
     UncertainOperations,
 )
+from perdure.former import Former, find_former, short
 from perdure.responses import admit_response
 from perdure.results import TurnStatus
 from perdure.turns import Doubt, input_digest
@@ -103,7 +104,8 @@ def repeats(session: Session, command: SubmitTurn) -> bool:
 
 def unknown_turn(session: Session, turn_id: str) -> str:
     """Return the words for a turn that the session doesn't know."""
-    return f"session {session.key.workflow_id} knows no turn {turn_id!r}; it remembers the last {len(session.turns)}"
+    remembered = len(session.turns) + len(session.former)
+    return f"session {session.key.workflow_id} knows no turn {turn_id!r}; it remembers the last {remembered}"
 
 
 # ---- turns ------------------------------------------------------------------------------------------------------
@@ -111,14 +113,15 @@ def unknown_turn(session: Session, turn_id: str) -> str:
 
 def _admit_submit(session: Session, command: SubmitTurn) -> None:
     if command.turn_id is not None and repeats(session, command):
-        if _digest_of(session, command.turn_id) != input_digest(command.input):
+        if not _same_input(session, command.turn_id, input_digest(command.input)):
             msg = (
                 f"turn {command.turn_id!r} was submitted before with another input; "
                 "choose a new turn_id for a new input"
             )
             raise TurnConflict(msg)
         return
-    _check_open(session)
+    if not session.reopens:
+        _check_open(session)
     _check_new_run(session, command.run_id)
     match command.on_busy:
         case OnBusy.REJECT if session.busy:
@@ -135,11 +138,14 @@ def _admit_submit(session: Session, command: SubmitTurn) -> None:
             _check_queue(session)
 
 
-def _digest_of(session: Session, turn_id: str) -> str | None:
-    joined, record = session.joined_by(turn_id), session.record(turn_id)
+def _same_input(session: Session, turn_id: str, digest: str) -> bool:
+    joined = session.joined_by(turn_id)
     if joined is not None:
-        return joined.input_digest
-    return None if record is None else record.input_digest
+        return joined.input_digest == digest
+    known = session.find(turn_id)
+    return known is not None and (
+        known.input == short(digest) if isinstance(known, Former) else known.input_digest == digest
+    )
 
 
 def _why_busy(session: Session) -> str:
@@ -166,6 +172,7 @@ def _check_rollback(session: Session) -> None:
 def _admit_resume(session: Session, command: ResumeTurn) -> None:
     record = session.record(command.turn_id)
     if record is None:
+        _refuse_former(session, command.turn_id)
         raise TurnNotFound(_not_a_turn(session, command.turn_id))
     _check_open(session)
     if any(one.turn_id == record.turn_id for one in session.uncertain):
@@ -177,6 +184,13 @@ def _admit_resume(session: Session, command: ResumeTurn) -> None:
     if session.uncertain:
         raise UncertainOperations(_unsettled(session, f"turn {record.turn_id!r} can be resumed"))
     _check_new_run(session, command.run_id)
+
+
+def _refuse_former(session: Session, turn_id: str) -> None:
+    former = find_former(session.former, turn_id)
+    if former is not None:
+        msg = f"turn {turn_id!r} can't be resumed: it is {former.status.value}, and others have come since"
+        raise NotResumable(msg)
 
 
 def _why_not_resumable(session: Session, record: TurnRecord) -> str | None:
@@ -195,6 +209,8 @@ def _why_not_resumable(session: Session, record: TurnRecord) -> str | None:
 def _admit_cancel(session: Session, command: CancelTurn) -> None:
     record = session.record(command.turn_id)
     if record is None:
+        if find_former(session.former, command.turn_id) is not None:
+            return
         raise TurnNotFound(_not_a_turn(session, command.turn_id))
     if record.status.final:
         return
@@ -308,7 +324,7 @@ def _check_queue(session: Session) -> None:
 
 
 def _check_new_run(session: Session, run_id: str | None) -> None:
-    if run_id is not None and run_id in session.run_ids():
+    if run_id is not None and session.used_run(run_id):
         msg = f"run {run_id!r} was used before in this session; leave run_id out to have one generated"
         raise RunConflict(msg)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from perdure import facts
-from perdure.rules import asked, calls, changes, compacting, interactions, outcomes, reported
+from perdure.rules import archiving, asked, calls, changes, compacting, interactions, outcomes, reported
 from perdure.rules.progress import go_on
 
 if TYPE_CHECKING:
@@ -72,5 +72,11 @@ def _taken(session: Session, fact: facts.Fact) -> Session:  # noqa: C901, PLR091
             return reported.grace_expired(session, fact)
         case facts.TimeExpired():
             return reported.time_expired(session, fact)
+        case facts.ArchiveWanted():
+            return archiving.wanted(session, fact)
+        case facts.Archived():
+            return archiving.archived(session, fact)
+        case facts.ArchiveFailed():
+            return archiving.archive_failed(session, fact)
         case _:  # pragma: no cover
             assert_never(fact)

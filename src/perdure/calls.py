@@ -21,7 +21,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure import errors
+from perdure import contract, errors
 from perdure.errors import (
     ContextTooLarge,
     InvalidCommand,
@@ -56,6 +56,10 @@ NEVER_BEGAN = "closed before WorkflowTaskStarted"
 
 NO_REPLAY = "TMPRL1100"
 """What the SDK says of a history that does not replay on the worker's code."""
+
+
+class NotOpenYet(ServerUnavailable):
+    """The session is being opened: it can be read in a moment."""
 
 
 class UpdateNotTaken(ServerUnavailable):
@@ -102,15 +106,19 @@ def _required(value: Model | None, name: str) -> Model:
 
 async def _with_room(call: Callable[[], Awaitable[RawValue]], workflow_id: str) -> RawValue:
     """Make a call, again while the server has no room for it: it buffers few for one workflow at a time."""
+    last: PerdureError | None = None
     for pause in BUSY_PAUSES:
         try:
             return await call()
-        except UpdateNotTaken:
+        except (UpdateNotTaken, NotOpenYet) as error:
+            last = error
             await asyncio.sleep(pause)
         except RPCError as error:
             if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED and not _task_lost(error):
                 raise_for(error, workflow_id)
             await asyncio.sleep(pause)
+    if isinstance(last, NotOpenYet):
+        raise last
     msg = f"session {workflow_id} is asked more than it can answer; ask less often"
     raise ServerUnavailable(msg)
 
@@ -127,6 +135,9 @@ async def _query_once(handle: Handle, name: str, args: Sequence[object]) -> RawV
         if NO_REPLAY in str(error):
             msg = f"the session's worker can't go on with it: run `perdure replay --from-server` ({error})"
             raise ServerUnavailable(msg) from error
+        if contract.NOT_OPEN_YET in str(error):
+            msg = f"session {handle.id} waits for the archive, which has what it was before; is it down?"
+            raise NotOpenYet(msg) from error
         raise InvalidCommand(str(error)) from error
 
 

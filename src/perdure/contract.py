@@ -24,6 +24,8 @@ WORKFLOW_TYPE = "AgentSession"
 TASK_QUEUE = "perdure"
 MODEL_ACTIVITY = "perdure.model"
 INQUIRY_ACTIVITY = "perdure.reconcile"
+ARCHIVE_ACTIVITY = "perdure.archive"
+RESTORE_ACTIVITY = "perdure.restore"
 
 AGENT_STATE = "agent_state"
 SESSION_VIEW = "session_view"
@@ -31,6 +33,10 @@ TURN = "turn"
 CONTEXT_PAGE = "context_page"
 TRANSCRIPT_PAGE = "transcript_page"
 OPERATIONS = "operations"
+CHECKPOINT = "checkpoint"
+
+NOT_OPEN_YET = "the session is being opened, with what the archive has of it; ask again"
+"""What queries are answered meanwhile. It takes a moment, or as long as the archive is down."""
 
 ATTRIBUTE_AGENT = "PerdureAgent"
 ATTRIBUTE_USER = "PerdureUser"
@@ -38,6 +44,9 @@ ATTRIBUTE_SESSION = "PerdureSession"
 ATTRIBUTE_STATUS = "PerdureStatus"
 SEARCH_ATTRIBUTES = (ATTRIBUTE_AGENT, ATTRIBUTE_USER, ATTRIBUTE_SESSION, ATTRIBUTE_STATUS)
 """All of type Keyword."""
+
+SLICE = 250_000
+"""Characters of a checkpoint that travel at once: at most 1 MB, in whatever language."""
 
 PAGE_BYTES = 1_000_000
 """A page of context or transcript stays below this, unless one entry alone is larger. Temporal warns at 512 KB and
@@ -61,6 +70,25 @@ AfterStop: TypeAlias = Literal["continue", "park"]
 cancelled."""
 
 
+class Renewal(Frozen):
+    """When a session begins a new run, which carries all of it and leaves its history behind; by the worker's settings.
+
+    A worker that has not got a session in memory replays the history of its run, so that this bounds what waking costs.
+    """
+
+    events: int = 4_000
+    """Between two steps, from so many events on. Temporal ends a workflow at 51,200, and tells to renew at 4,096."""
+    size: int = 8 * 1024 * 1024
+    """The same, in bytes of history. Temporal ends a workflow at 50 MB."""
+    idle_events: int = 250
+    """When the session falls idle, from so many events on: some twenty turns, which a worker replays in a moment."""
+    idle_factor: int = 4
+    """But not before the history is so many times as large as what would be carried: a new run has that in its history
+    once more, which must stay small beside the rest."""
+    idle_most: int = 1_000
+    """When the session falls idle, from so many events on in any case."""
+
+
 class Limits(Frozen):
     """What an agent's definition says about turns and queue; it comes with whatever a model call ends with."""
 
@@ -76,6 +104,7 @@ class Limits(Frozen):
     show_verifications: bool = False
     carry_bytes: int | None = MAX_INLINE_BYTES
     """How large a session may be to continue as a new run; None where large payloads are stored outside."""
+    renewal: Renewal = Field(default_factory=Renewal)
 
 
 class ModelCall(Frozen):
@@ -206,12 +235,14 @@ class SessionStart(Frozen):
 
     `carried` is a whole session from the run before, and `ways` names what this run does in a newer way from its start.
     `seed` is the state that a new session begins with, and `permissions` its permissions, in place of its agent's.
+    `existed` says that Temporal knows of an earlier run: the archive must be asked before this one begins.
     """
 
     carried: JsonRecord | None = None
     ways: tuple[Text, ...] = ()
     seed: AgentState | None = None
     permissions: PermissionContext | None = None
+    existed: bool = False
 
 
 class PageRequest(Frozen):
@@ -241,6 +272,48 @@ class TranscriptPage(Frozen):
     entries: tuple[TranscriptEntry, ...] = ()
     last: int = 0
     archived: int = 0
+
+
+class ArchiveCall(Frozen):
+    """Input of the activity that brings entries behind `after`, up to `upto`, to the archive: it reads them itself.
+
+    With `checkpoint` the session is closed, and the whole of it is kept too.
+    """
+
+    after: int
+    upto: int
+    checkpoint: bool = False
+
+
+class ArchiveAnswer(Frozen):
+    """The archive has all entries up to `upto`; `kept` is False where there is no archive."""
+
+    upto: int
+    kept: bool = True
+
+
+class Slice(Frozen):
+    """Which part of a long text: what follows the first `after` characters."""
+
+    after: int = Field(default=0, ge=0)
+
+
+class CheckpointSlice(Frozen):
+    """Part of a closed session as JSON, of `total` characters; `seq` is its last entry."""
+
+    text: Text = ""
+    total: int = 0
+    seq: int = 0
+
+
+class Restored(Frozen):
+    """Part of what the archive has of a session that was closed: its checkpoint, if there is one, in slices.
+
+    `last_seq` is the last entry that the archive has of the session.
+    """
+
+    checkpoint: CheckpointSlice | None = None
+    last_seq: int = 0
 
 
 class TurnRequest(Frozen):

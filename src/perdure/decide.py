@@ -11,11 +11,12 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
-from perdure.contract import CallPlan, Inquiry, ModelCall, ToolInvocation
+from perdure.contract import ArchiveCall, CallPlan, Inquiry, ModelCall, ToolInvocation
 from perdure.messages import Role
 from perdure.models import Purpose
 from perdure.operations import MODEL, derived_id, readable_id
 from perdure.projections import projections
+from perdure.rules.archiving import due as archive_due
 from perdure.turns import Acting, CurrentTurn, Doubt, Due, PlannedCall, Thinking
 from perdure.values import FrozenMap, canonical_json
 
@@ -83,14 +84,33 @@ class AskTool:
     wanted: Wanted = Wanted.RUN
 
 
-Wish: TypeAlias = CallModel | CallTool | AskTool
+@dataclass(frozen=True, slots=True)
+class KeepTranscript:
+    """Have what was said and done go to the archive; of a closed session all, until it is there."""
+
+    operation_id: str
+    activity_id: str
+    call: ArchiveCall
+    turn_id: str = ""
+    wanted: Wanted = Wanted.RUN
+
+
+Wish: TypeAlias = CallModel | CallTool | AskTool | KeepTranscript
 
 
 def decide(session: Session) -> tuple[Wish, ...]:
     """Return everything that should be in flight, in a stable order. Nothing, when the session waits."""
     if session.closing:
-        return _of_the_turn(session)
-    return (*_of_the_turn(session), *_inquiries(session), *_summary(session))
+        return (*_of_the_turn(session), *_archive(session))
+    return (*_of_the_turn(session), *_inquiries(session), *_summary(session), *_archive(session))
+
+
+def _archive(session: Session) -> Iterator[KeepTranscript]:
+    last = session.archives and session.closed and not session.checkpointed
+    if last or archive_due(session):
+        place = f"{session.archived + 1}.{session.archive_tries}" if not last else f"all-{session.last_seq}"
+        call = ArchiveCall(after=session.archived, upto=session.last_seq, checkpoint=last)
+        yield KeepTranscript(derived_id("archive", session.key.workflow_id, place), f"archive/{place}", call)
 
 
 def _inquiries(session: Session) -> Iterator[AskTool]:

@@ -12,6 +12,7 @@
     │   └── ContextTooLarge
     ├── SessionNotFound          no such session on this server
     ├── ServerUnavailable        nobody answers at the server's address
+    ├── ArchiveUnavailable       the archive's database can't be reached, or refuses
     ├── SetupRequired            the server or the app lacks something; the message names the command that mends it
     └── ConfigurationError       a setting, an agent or a tool that can't be used
 
@@ -103,6 +104,10 @@ class SessionNotFound(PerdureError):
 
 class ServerUnavailable(PerdureError):
     """No Temporal server, or no worker, answers."""
+
+
+class ArchiveUnavailable(PerdureError):
+    """The archive's database can't be reached, or refuses. Sessions go on; what they say is kept until it is back."""
 
 
 class SetupRequired(PerdureError):

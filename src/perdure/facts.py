@@ -150,11 +150,12 @@ class InterruptRequested:
 
 @dataclass(frozen=True, slots=True)
 class CloseRequested:
-    """Somebody asked to end the session."""
+    """Somebody asked to end the session; `for_good` by cancelling its workflow, which must end then, whoever comes."""
 
     at: datetime
     reason: str | None = None
     actor: str | None = None
+    for_good: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +247,33 @@ class TimeExpired:
     about: str
 
 
+@dataclass(frozen=True, slots=True)
+class ArchiveWanted:
+    """The session is about to begin a new run: what it has to archive is to go there first, if it can."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """The archive has all entries up to `upto`, and a `checkpoint` of the closed session if it was to have one.
+
+    `kept` is False where there is no archive.
+    """
+
+    at: datetime
+    upto: int
+    kept: bool = True
+    checkpoint: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveFailed:
+    """The archive could not be reached."""
+
+    at: datetime
+
+
 Fact: TypeAlias = (
     TurnSubmitted
     | ResumeRequested
@@ -271,4 +299,7 @@ Fact: TypeAlias = (
     | FoundOut
     | GraceExpired
     | TimeExpired
+    | ArchiveWanted
+    | Archived
+    | ArchiveFailed
 )

@@ -6,10 +6,10 @@ anything runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from perdure.contract import CallPlan, Defaults, Limits, ModelAnswer, ModelCall
+from perdure.contract import CallPlan, Defaults, Limits, ModelAnswer, ModelCall, Renewal
 from perdure.judging import Opinion
 from perdure.messages import INTERRUPTED_MARK, Block, Message, Role, TextBlock, ThinkingBlock, ToolUseBlock
 from perdure.models import ModelError, ModelResponse, ToolCall
@@ -54,6 +54,7 @@ class Planner:
     heartbeat_seconds: float
     context: RuntimeContext
     carry_bytes: int | None = None
+    renewal: Renewal = field(default_factory=Renewal)
 
     def answer(self, response: ModelResponse) -> ModelAnswer:
         """Return a whole answer.
@@ -119,6 +120,7 @@ class Planner:
             show_requirements=agent.show_requirements,
             show_verifications=agent.show_verifications,
             carry_bytes=self.carry_bytes,
+            renewal=self.renewal,
         )
 
     def _message(self, content: tuple[Block, ...], response: ModelResponse) -> Message:

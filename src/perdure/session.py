@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, cast
 from pydantic import Field
 
 from perdure.contract import Limits, Mark
+from perdure.former import Former, find_former, has_run
 from perdure.identity import SessionKey
 from perdure.messages import Message, ToolResultBlock, Usage, chain, chain_all, context_origin
 from perdure.results import Answered, EntryKind, Rejection, SessionStatus, TranscriptEntry, TurnStatus
@@ -27,7 +28,7 @@ from perdure.turns import (
     TurnRecord,
     Uncertain,
 )
-from perdure.values import Frozen, FrozenDict, Text
+from perdure.values import Frozen, FrozenDict, Text, json_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -56,6 +57,9 @@ class Session(Frozen):
     `answered` are the last requests that somebody has answered. `context_tokens` is what the context had at the last
     model call, and `compact_again_over` the size below which the next summary is not tried. `compact_for` and
     `clear_for` are who waits for either. `unset` are the settings that the agent's definition still has to give.
+    `turns` are the last ones, of which all is known, and `former` the fingerprints of those before. `transcript` is the
+    end of the transcript, with all that is not in the archive yet; up to `archived` it is there. The rules of that are
+    in `rules.archiving`.
     """
 
     state: AgentState
@@ -69,6 +73,7 @@ class Session(Frozen):
     asides: tuple[Aside, ...] = ()
     joined: tuple[Joined, ...] = ()
     turns: tuple[TurnRecord, ...] = ()
+    former: tuple[str, ...] = ()
     turn_count: int = 0
     limits: Limits = Field(default_factory=Limits)
     uncertain: tuple[Uncertain, ...] = ()
@@ -83,6 +88,14 @@ class Session(Frozen):
     unset: tuple[Literal["permissions", "groups"], ...] = ()
     transcript: tuple[TranscriptEntry, ...] = ()
     last_seq: int = 0
+    archives: bool = False
+    archived: int = 0
+    archive_tries: int = 0
+    archive_when: int | None = None
+    unarchived_bytes: int = 0
+    checkpointed: bool = False
+    ending: bool = False
+    has_archive: bool = False
     usage: Usage = Field(default_factory=Usage)
     rejections: tuple[Rejection, ...] = ()
     rejected_count: int = 0
@@ -146,6 +159,11 @@ class Session(Frozen):
         return self.closing and self.current is None
 
     @property
+    def reopens(self) -> bool:
+        """Whether a turn would open it again where it is: it is closed, and the archive has not got all of it yet."""
+        return self.closed and self.archives and not self.checkpointed and not self.ending
+
+    @property
     def status(self) -> SessionStatus:
         """What the session needs from people."""
         if self.closing:
@@ -172,16 +190,21 @@ class Session(Frozen):
         """Return the submit of this turn id that joined another turn, if it did."""
         return next((one for one in reversed(self.joined) if one.turn_id == turn_id), None)
 
-    def find(self, turn_id: str) -> TurnRecord | None:
+    def find(self, turn_id: str) -> TurnRecord | Former | None:
         """Return what is remembered of a turn, or of the one that it joined."""
         joined = self.joined_by(turn_id)
-        return self.record(turn_id if joined is None else joined.into)
+        turn_id = turn_id if joined is None else joined.into
+        return self.record(turn_id) or find_former(self.former, turn_id)
 
     def run_ids(self) -> Iterator[str]:
-        """Yield the run ids that are taken."""
+        """Yield the run ids of the last turns."""
         for record in self.turns:
             yield record.run_id
             yield from (run.run_id for run in record.runs)
+
+    def used_run(self, run_id: str) -> bool:
+        """Tell whether a run id is taken."""
+        return run_id in self.run_ids() or has_run(self.former, run_id)
 
 
 S = TypeVar("S", bound=Frozen)
@@ -222,7 +245,12 @@ def with_entry(
     seq = session.last_seq + 1
     record = cast("FrozenDict", data)  # which it becomes in the entry
     entry = TranscriptEntry(seq=seq, at=at, kind=kind, turn_id=turn_id, run_id=run_id, actor=actor, data=record)
-    return change(session, transcript=(*session.transcript, entry), last_seq=seq)
+    return change(
+        session,
+        transcript=(*session.transcript, entry),
+        last_seq=seq,
+        unarchived_bytes=session.unarchived_bytes + json_bytes(entry),
+    )
 
 
 def with_state(session: Session, state: AgentState) -> Session:

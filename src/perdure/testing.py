@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from temporalio.testing import TimeSkipper
 
+from perdure.archive import Archive
+from perdure.archive.place import ARCHIVE_URL, NO_ARCHIVE
 from perdure.client import Sessions
 from perdure.connection import STORAGE, STORAGE_THRESHOLD, connect, data_converter
 from perdure.deployment import make_importable
@@ -120,7 +122,8 @@ class Served:
         self._workers: dict[str, AsyncExitStack] = {}
         self._names = (f"worker-{number}" for number in itertools.count(1))
         self.client = client
-        self.sessions = Sessions(client, settings.task_queue)
+        self.archive = None if settings.archive is None else Archive.at(settings.archive, create=False)
+        self.sessions = Sessions(client, settings.task_queue, self.archive)
 
     @property
     def address(self) -> str:
@@ -135,6 +138,7 @@ class Served:
             "TEMPORAL_NAMESPACE": self.client.namespace,
             "PERDURE_HOME": str(self.settings.home),
             "PERDURE_TASK_QUEUE": self.settings.task_queue,
+            ARCHIVE_URL: self.settings.archive or NO_ARCHIVE,
         }
         if self.settings.storage is not None:
             env[STORAGE] = str(self.settings.storage)
@@ -201,7 +205,8 @@ async def serve(
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-"))
         home = Path(temporary) if data_dir is None else data_dir
         given: dict[str, object] = {"home": home, "storage": home / "storage" if storage == DEFAULT else storage}
-        given["archive_url"] = archive_url if archive_url != DEFAULT else f"sqlite:///{home / 'archive.db'}"
+        if archive_url != DEFAULT:
+            given["archive_url"] = archive_url or NO_ARCHIVE
         settings = WorkerSettings.load(**FAST_SETTINGS, **given, **worker_settings)
         config = {**(dynamic_config or {}), **(TIME_SKIPPING if time_skipping else {})}
         server = EmbeddedServer(data_dir=data_dir, headless=True, dynamic_config=config, persistent=True)
@@ -209,6 +214,8 @@ async def serve(
         converter = data_converter(settings.storage, settings.storage_threshold)
         client = await connect(server.address, server.namespace, converter=converter)
         served = Served(app, server, settings, TimeSkipper(client).client if time_skipping else client)
+        if served.archive is not None:
+            stack.push_async_callback(served.archive.aclose)
         stack.push_async_callback(served.stop_worker)
         for _ in range(workers):
             await served.start_worker()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
-from perdure.contract import PAGE_BYTES, ContextPage, PageRequest, TranscriptPage
+from perdure.contract import PAGE_BYTES, SLICE, CheckpointSlice, ContextPage, PageRequest, Slice, TranscriptPage
+from perdure.former import Former
 from perdure.messages import Block, Message, blocks_text, chain, context_origin
 from perdure.results import (
     ActiveRun,
@@ -22,6 +24,7 @@ from perdure.results import (
     TranscriptEntry,
     TurnView,
 )
+from perdure.rules.archiving import checkpoint
 from perdure.rules.interactions import concerned
 from perdure.turns import Acting, Ask, CurrentTurn, Due, PlannedCall, Thinking, TurnRecord, Uncertain
 from perdure.values import Frozen, json_bytes
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 
 SHOWN_ANSWERS = 10
 """Requests that were answered, in a view."""
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+"""Where a time must stand that only the archive knows."""
 
 SHORT_TEXT = 80
 """Characters of a queued input that a list shows."""
@@ -203,10 +209,15 @@ def turn_view(session: Session, turn_id: str) -> TurnView | None:
     record = session.find(turn_id)
     if record is None:
         return None
+    if isinstance(record, Former):
+        joined = session.joined_by(turn_id)
+        turn_id = turn_id if joined is None else joined.into
+        return TurnView(turn_id=turn_id, status=record.status, submitted_at=_EPOCH, archived=True)
     turn_id = record.turn_id
     return TurnView(
         turn_id=turn_id,
         status=record.status,
+        archived=session.has_archive and not any(_begins(entry, turn_id) for entry in session.transcript),
         input=_input(session.transcript, turn_id),
         output=_output(session.transcript, turn_id),
         error=record.error,
@@ -251,6 +262,8 @@ def submit_receipt(session: Session, turn_id: str, *, repeated: bool = False) ->
     record = session.find(turn_id)
     if record is None:
         return None
+    if isinstance(record, Former):
+        return Receipt(turn_id=turn_id, disposition="settled")
     waiting = [turn.turn_id for turn in session.queue]
     position = waiting.index(record.turn_id) + 1 if record.turn_id in waiting else None
     if repeated:
@@ -334,9 +347,24 @@ def _digest_at(session: Session, position: int) -> str:
 
 
 def transcript_page(session: Session, request: PageRequest) -> TranscriptPage:
-    """Return entries behind the sequence number `request.after`."""
-    entries = (entry for entry in session.transcript if entry.seq > request.after)
-    return TranscriptPage(entries=tuple(_fitting(entries))[: request.limit], last=session.last_seq)
+    """Return entries behind the sequence number `request.after`, of those that the session has without a gap."""
+    first = session.last_seq + 1
+    for entry in reversed(session.transcript):
+        if entry.seq != first - 1:
+            break
+        first = entry.seq
+    entries = (entry for entry in session.transcript if entry.seq > request.after and entry.seq >= first)
+    return TranscriptPage(
+        entries=tuple(_fitting(entries))[: request.limit],
+        last=session.last_seq,
+        archived=session.archived if session.has_archive else 0,
+    )
+
+
+def checkpoint_slice(session: Session, wanted: Slice) -> CheckpointSlice:
+    """Return part of a session as JSON, as the archive keeps it."""
+    text = checkpoint(session).model_dump_json()
+    return CheckpointSlice(text=text[wanted.after : wanted.after + SLICE], total=len(text), seq=session.last_seq)
 
 
 Item = TypeVar("Item", bound=Frozen)

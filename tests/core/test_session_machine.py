@@ -30,8 +30,9 @@ from perdure.commands import (
     WaitTurn,
 )
 from perdure.contract import AfterStop, Finding, Limits
-from perdure.decide import AskTool, CallModel, CallTool, Wanted, Wish, deadline, decide
+from perdure.decide import AskTool, CallModel, CallTool, KeepTranscript, Wanted, Wish, deadline, decide
 from perdure.facts import (
+    Archived,
     CommandRejected,
     Fact,
     FoundOut,
@@ -477,6 +478,8 @@ class SessionMachine(RuleBasedStateMachine):
                     self.take(ToolFinished(self.life.now(), operation_id, DONE))
                 case AskTool():
                     self.take(FoundOut(self.life.now(), wish.about, Finding(outcome="unknown")))
+                case KeepTranscript():
+                    self.take(Archived(self.life.now(), wish.call.upto, checkpoint=wish.call.checkpoint))
 
 
 def _has_no_worker(session: Session) -> bool:

@@ -29,7 +29,7 @@ from perdure.commands import (
     Unpause,
 )
 from perdure.contract import AfterStop, Limits, ModelAnswer
-from perdure.decide import CallModel, Wanted, Wish, deadline, decide
+from perdure.decide import AskTool, CallTool, Wanted, Wish, deadline, decide
 from perdure.facts import (
     Fact,
     GraceExpired,
@@ -292,4 +292,4 @@ def _clocks(session: Session) -> Iterator[Event]:
 
 
 def _asked(wish: Wish) -> str:
-    return "the model call" if isinstance(wish, CallModel) else wish.plan.tool
+    return wish.plan.tool if isinstance(wish, CallTool | AskTool) else "the model call"

@@ -157,7 +157,12 @@ async def test_random_answers_and_changes_of_four_people_leave_nothing_stuck_and
         await session.ask("hello", timeout=30)
         turns: list[str] = []
         people = [
-            Person(SessionHandle(served.client, session.key), name, random.Random(dice.random()), turns)  # noqa: S311  # the same
+            Person(
+                SessionHandle(served.client, session.key, archive=served.archive),
+                name,
+                random.Random(dice.random()),
+                turns,
+            )  # noqa: S311  # the same
             for name in "bcde"[:CLIENTS]
         ]
         for person in people:

@@ -30,7 +30,7 @@ async def test_fifty_who_wait_for_a_turn_keep_nobody_from_commanding_it(server: 
         session = served.sessions.session("a", fresh())
         await session.submit("go", turn_id="t-1")
         call = await stage.call(1)
-        own = [SessionHandle(served.client, session.key) for _ in range(WAITING // 2)]
+        own = [SessionHandle(served.client, session.key, archive=served.archive) for _ in range(WAITING // 2)]
         waiting = [asyncio.create_task(each.result("t-1")) for each in [session] * (WAITING // 2) + own]
         # Those who can't wait in the session look again and again; four are in it, and are seen in its history.
         await until(lambda: _updates(session, 5))
@@ -191,7 +191,12 @@ async def test_random_commands_of_four_clients_leave_nothing_stuck(server: Embed
         await session.ask("hello", timeout=30)
         turns: list[str] = []
         clients = [
-            Client(SessionHandle(served.client, session.key), name, random.Random(dice.random()), turns)  # noqa: S311  # the same
+            Client(
+                SessionHandle(served.client, session.key, archive=served.archive),
+                name,
+                random.Random(dice.random()),
+                turns,
+            )  # noqa: S311  # the same
             for name in "bcde"[:CLIENTS]
         ]
 

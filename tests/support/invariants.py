@@ -14,6 +14,7 @@ from perdure.decide import (
     AskTool,
     CallModel,
     CallTool,
+    KeepTranscript,
     Wanted,
     Wish,
     deadline,
@@ -206,6 +207,8 @@ def _has_a_payload(session: Session, wish: Wish) -> None:
             assert tool_invocation(session, wish).call_id == wish.plan.call_id
         case AskTool():
             assert inquiry(session, wish) is not None
+        case KeepTranscript():
+            assert session.archived == wish.call.after < wish.call.upto == session.last_seq
 
 
 def the_context_is_valid_input_for_a_model(session: Session) -> None:

@@ -31,7 +31,7 @@ from perdure.commands import (
     UpdateState,
 )
 from perdure.contract import AfterStop, CallPlan, Finding, Limits, ModelAnswer, SessionStart
-from perdure.decide import AskTool, CallModel, CallTool, Wanted, Wish, deadline, decide
+from perdure.decide import AskTool, CallModel, CallTool, KeepTranscript, Wanted, Wish, deadline, decide
 from perdure.facts import (
     CommandRejected,
     Fact,
@@ -372,6 +372,8 @@ def _short(wish: Wish) -> str:
             return wish.plan.tool
         case AskTool():
             return f"what became of {wish.plan.tool}"
+        case KeepTranscript():
+            return "archive"
 
 
 def as_blocks_of_text(text: str) -> tuple[TextBlock, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from perdure.archive import archive_from_environment
 from perdure.cli.waiting import patiently, told_when_nobody_works
 from perdure.client import SessionHandle
 
@@ -40,4 +41,5 @@ async def connected(target: Target) -> Call:
         ServerUnavailable: nobody answers there.
     """
     client = await target.place.connect()
-    return Call(target, SessionHandle(client, target.key, target.place.task_queue))
+    archive = archive_from_environment()
+    return Call(target, SessionHandle(client, target.key, target.place.task_queue, archive=archive))

@@ -9,11 +9,12 @@ sessions    the sessions of a namespace: finding, creating, listing
 opening     how a session comes into being, and what it starts with
 making      commands, made and checked before they are sent
 waiting     waiting for turns: one wait for all in a process who wait for the same
+remembering what a session has let go of, read from the archive
 reading     what is too large for one answer, and what workers read
 """
 
 from perdure.client.handle import SessionHandle
-from perdure.client.reading import read_page, read_wanted
+from perdure.client.reading import read_checkpoint, read_page, read_transcript, read_wanted
 from perdure.client.sessions import Sessions, list_query
 
-__all__ = ["SessionHandle", "Sessions", "list_query", "read_page", "read_wanted"]
+__all__ = ["SessionHandle", "Sessions", "list_query", "read_checkpoint", "read_page", "read_transcript", "read_wanted"]

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Self, cast
 from perdure import calls, contract
 from perdure.client import opening, reading
 from perdure.client.reading import present
+from perdure.client.remembering import archived_entries, archived_turn, whole_turn
 from perdure.client.waiting import POLL_FIRST, POLL_LAST, Waits
 from perdure.contract import PageRequest, TranscriptPage, TurnRequest
-from perdure.errors import TurnNotFound
+from perdure.errors import SessionNotFound, TurnNotFound
 from perdure.identity import SessionKey
 from perdure.results import SessionView, TranscriptEntry, TurnView
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client
 
+    from perdure.archive import Archive
     from perdure.commands import Command
     from perdure.state import AgentState
 
@@ -27,15 +29,24 @@ class Addressed:
     """A session's address, and what is read there. Reading changes nothing and creates nothing."""
 
     def __init__(
-        self, client: Client, key: SessionKey, task_queue: str = contract.TASK_QUEUE, waits: Waits | None = None
+        self,
+        client: Client,
+        key: SessionKey,
+        task_queue: str = contract.TASK_QUEUE,
+        waits: Waits | None = None,
+        archive: Archive | None = None,
     ) -> None:
-        """Address the session of `key`, which would be started on `task_queue`. Handles with one `waits` share it."""
+        """Address the session of `key`, which would be started on `task_queue`. Handles with one `waits` share it.
+
+        What the session has let go of is read from `archive`.
+        """
         self.key = key
         self.workflow_id = key.workflow_id
         self.client = client
         self._task_queue = task_queue
         self._workflow = cast("calls.Handle", client.get_workflow_handle(self.workflow_id))
         self._waits = waits or Waits()
+        self._archive = archive
 
     @classmethod
     def of(cls, client: Client, workflow_id: str) -> Self:
@@ -56,24 +67,39 @@ class Addressed:
         return present(view, self.workflow_id)
 
     async def turn(self, turn_id: str) -> TurnView:
-        """Return one turn as it stands; for input that joined a running turn, that one.
+        """Return one turn as it stands; for input that joined a running turn, that one. Old ones the archive has.
 
         Raises:
-            TurnNotFound: the session doesn't know it.
+            TurnNotFound: neither the session nor the archive knows it.
+            SetupRequired: the archive has it, and this client can't read it.
         """
         turn = await calls.query(self._workflow, contract.TURN, TurnRequest(turn_id=turn_id), TurnView)
+        if turn is None:
+            turn = await archived_turn(self._archive, self.workflow_id, turn_id)
+        elif turn.archived:
+            turn = await whole_turn(self._archive, self.workflow_id, turn)
         if turn is None:
             msg = f"session {self.workflow_id} knows no turn {turn_id!r}"
             raise TurnNotFound(msg)
         return turn
 
     async def transcript(self, after: int = 0, *, follow: bool = False) -> AsyncIterator[TranscriptEntry]:
-        """Yield what was said, done and decided, behind the sequence number `after`; with `follow`, also what comes."""
+        """Yield what was said, done and decided, behind the sequence number `after`; with `follow`, also what comes.
+
+        Where there is no archive, a session keeps the last megabyte of it: it begins there. Of a session that Temporal
+        has forgotten, the archive still knows.
+
+        Raises:
+            SetupRequired: part of it is in the archive, and this client can't read that.
+        """
         pause = POLL_FIRST
         while True:
-            request = PageRequest(after=after)
-            page = await calls.query(self._workflow, contract.TRANSCRIPT_PAGE, request, TranscriptPage)
-            entries = () if page is None else page.entries
+            page = await self._live_page(after)
+            first = page.entries[0].seq if page.entries else page.last + 1
+            async for entry in archived_entries(self._archive, self.workflow_id, after, min(page.archived, first - 1)):
+                yield entry
+                after = entry.seq
+            entries = page.entries
             for entry in entries:
                 yield entry
                 after = entry.seq
@@ -84,6 +110,16 @@ class Addressed:
             else:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, POLL_LAST)
+
+    async def _live_page(self, after: int) -> TranscriptPage:
+        """Return what the session itself has of its transcript: nothing, of one that only the archive knows."""
+        try:
+            return await reading.read_transcript(self._workflow, PageRequest(after=after))
+        except SessionNotFound:
+            last = 0 if self._archive is None else await self._archive.last_seq(self.workflow_id)
+            if not last:
+                raise
+            return TranscriptPage(last=last, archived=last)
 
     async def _update(self, name: str, command: Command, answer: type[calls.Model]) -> calls.Model:
         opening.check_size(self.client, command)

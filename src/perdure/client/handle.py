@@ -33,7 +33,7 @@ class SessionHandle(Turns, Answers, States):
     async def close(self, reason: str | None = None, *, actor: str | None = None) -> CloseReceipt:
         """End the session. What runs or waits is cancelled, and the receipt names it.
 
-        Results stay readable until a new turn opens it again, empty.
+        It stays readable, and a new turn opens it again as it was, from the archive; without one, empty.
         """
         return await self._update(commands.CLOSE, making.made(Close, reason=reason, actor=actor), CloseReceipt)
 
@@ -49,4 +49,4 @@ class SessionHandle(Turns, Answers, States):
         key = SessionKey(self.key.agent_id, session_id, self.key.user_id)
         state = await reading.read_state_at_rest(self._workflow)
         await opening.start(self.client, key, self._task_queue, SessionStart(seed=state))
-        return SessionHandle(self.client, key, self._task_queue, self._waits)
+        return SessionHandle(self.client, key, self._task_queue, self._waits, self._archive)

@@ -66,16 +66,16 @@ def knocks() -> Iterator[float]:
 
 
 async def submit_with_start(
-    client: Client, key: SessionKey, task_queue: str, command: SubmitTurn, answer: type[Model]
+    client: Client, key: SessionKey, task_queue: str, command: SubmitTurn, answer: type[Model], *, existed: bool
 ) -> Model:
-    """Send a submit to a session that is started if it is not there.
+    """Send a submit to a session that is started if it is not there; `existed` if it was, and has ended.
 
     Raises:
         SessionClosed: it is there, and is being closed; or it ended before it had answered.
     """
     start_operation: WithStartWorkflowOperation[object, object] = WithStartWorkflowOperation(
         contract.WORKFLOW_TYPE,
-        {},
+        {"existed": True} if existed else {},
         id=key.workflow_id,
         task_queue=task_queue,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,

@@ -8,7 +8,15 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from perdure import calls, contract
-from perdure.contract import ContextPage, PageRequest, StateRequest, WantedOperations
+from perdure.contract import (
+    CheckpointSlice,
+    ContextPage,
+    PageRequest,
+    Slice,
+    StateRequest,
+    TranscriptPage,
+    WantedOperations,
+)
 from perdure.errors import InvalidCommand, SessionBusy, SessionNotFound, UncertainOperations
 from perdure.results import SessionView
 from perdure.state import AgentState
@@ -92,6 +100,16 @@ async def read_wanted(workflow: Handle) -> frozenset[str]:
     """Read which operations of a session are to run, which leaves no event."""
     found = await calls.query(workflow, contract.OPERATIONS, None, WantedOperations)
     return frozenset(present(found, workflow.id).operation_ids)
+
+
+async def read_transcript(workflow: Handle, request: PageRequest) -> TranscriptPage:
+    """Read part of a session's transcript, as far as the session still has it, which leaves no event."""
+    return present(await calls.query(workflow, contract.TRANSCRIPT_PAGE, request, TranscriptPage), workflow.id)
+
+
+async def read_checkpoint(workflow: Handle, wanted: Slice) -> CheckpointSlice:
+    """Read part of a closed session as JSON, which leaves no event."""
+    return present(await calls.query(workflow, contract.CHECKPOINT, wanted, CheckpointSlice), workflow.id)
 
 
 def present(value: Model | None, workflow_id: str) -> Model:

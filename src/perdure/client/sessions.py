@@ -9,6 +9,7 @@ from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError
 
 from perdure import calls, contract
+from perdure.archive import archive_from_environment
 from perdure.client.handle import SessionHandle
 from perdure.client.opening import start
 from perdure.client.waiting import Waits
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from temporalio.client import Client, WorkflowExecution
 
+    from perdure.archive import Archive
     from perdure.permissions import PermissionContext
     from perdure.state import AgentState
 
@@ -30,9 +32,10 @@ if TYPE_CHECKING:
 class Sessions:
     """The sessions of one Temporal namespace."""
 
-    def __init__(self, client: Client, task_queue: str = contract.TASK_QUEUE) -> None:
-        """Use a client that is connected already."""
+    def __init__(self, client: Client, task_queue: str = contract.TASK_QUEUE, archive: Archive | None = None) -> None:
+        """Use a client that is connected already, and read what sessions have let go of from `archive`."""
         self.client = client
+        self._archive = archive
         self._task_queue = task_queue
         self._waits = Waits()
 
@@ -44,13 +47,22 @@ class Sessions:
         namespace: str | None = None,
         task_queue: str = contract.TASK_QUEUE,
         client: Client | None = None,
+        archive_url: str | None = None,
     ) -> AsyncGenerator[Self]:
         """Connect to a Temporal server, by arguments or by Temporal's own variables and profiles.
 
+        The archive is read at `archive_url`, or where `PERDURE_ARCHIVE_URL` says.
+
         Raises:
             ServerUnavailable: nobody answers there.
+            ConfigurationError: the archive's URL can't be used.
         """
-        yield cls(client or await connect(address, namespace), task_queue)
+        archive = archive_from_environment(archive_url)
+        try:
+            yield cls(client or await connect(address, namespace), task_queue, archive)
+        finally:
+            if archive is not None:
+                await archive.aclose()
 
     def session(self, agent_id: str, session_id: str, user_id: str | None = None) -> SessionHandle:
         """Address a session. Nothing is created and nobody is asked.
@@ -59,7 +71,7 @@ class Sessions:
             InvalidSessionKey: the names can't name a session.
         """
         key = SessionKey(agent_id, session_id, user_id)
-        return SessionHandle(self.client, key, self._task_queue, self._waits)
+        return SessionHandle(self.client, key, self._task_queue, self._waits, self._archive)
 
     async def create(
         self,

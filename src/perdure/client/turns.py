@@ -226,26 +226,28 @@ class Turns(Addressed):
         except (SessionNotFound, SessionClosed, UpdateNotTaken):
             pass
         for pause in opening.knocks():
-            known = await self._known(command)
+            existed, known = await self._known(command)
             if known is not None and known.status.settled:
                 return known
             try:
                 if known is not None:
                     return await self._update(commands.SUBMIT_TURN, command, answer)
-                return await opening.submit_with_start(self.client, self.key, self._task_queue, command, answer)
+                return await opening.submit_with_start(
+                    self.client, self.key, self._task_queue, command, answer, existed=existed
+                )
             except (SessionNotFound, SessionClosed, UpdateNotTaken):
                 await asyncio.sleep(pause)
         msg = f"session {self.workflow_id} is still being closed; submit again in a moment"
         raise SessionClosed(msg)
 
-    async def _known(self, command: SubmitTurn) -> TurnView | None:
-        """Return the turn that this submit repeats, if the session that is there, or was there last, has it."""
-        if command.turn_id is None:
-            return None
+    async def _known(self, command: SubmitTurn) -> tuple[bool, TurnView | None]:
+        """Tell whether Temporal knows the session, and return the turn that this submit repeats, if it has it."""
         try:
-            known = await self.turn(command.turn_id)
-        except (SessionNotFound, TurnNotFound):
-            return None
+            known = await self.turn(command.turn_id or "")
+        except SessionNotFound:
+            return False, None
+        except TurnNotFound:
+            return True, None
         if known.turn_id == command.turn_id and known.input != command.input:
             msg = f"turn {command.turn_id!r} was submitted to this session before it was closed, with another input"
             raise TurnConflict(msg)
@@ -255,7 +257,7 @@ class Turns(Addressed):
                 "happened; look it up where it is recorded, then submit under a new turn_id"
             )
             raise SessionClosed(msg)
-        return known
+        return True, known
 
     async def _wait(self, turn_id: str) -> TurnResult:
         """Wait in the session, if it has room for one more, or look again and again."""

@@ -8,6 +8,7 @@
     outcomes      what became of tool calls, also of those that nobody knows of
     changes       the state changed from outside
     compacting    a summary in the place of older messages
+    archiving     what goes to the archive, and what is let go of then
     asides        input that waits for the next step
     runs          the record of a turn's runs
     ending        how a run ends, and what its context looks like then

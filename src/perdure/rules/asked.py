@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from perdure.commands import OnBusy, Partial
+from perdure.former import find_former
 from perdure.messages import as_json
 from perdure.results import Rejection, TurnStatus
+from perdure.rules.archiving import reopen
 from perdure.rules.asides import put_aside
 from perdure.rules.ending import roll_back, stop
 from perdure.rules.runs import begin_run
@@ -53,7 +55,11 @@ if TYPE_CHECKING:
 
 def turn_submitted(session: Session, fact: TurnSubmitted) -> Session:
     """Take a turn in, as its policy says when the session is busy. A repeated one changes nothing."""
-    if session.closing or session.find(fact.turn_id) is not None:
+    if session.find(fact.turn_id) is not None:
+        return session
+    if session.reopens:
+        session = reopen(session, fact.at)
+    if session.closing:
         return session
     current = session.steerable
     if fact.on_busy is OnBusy.STEER and current is not None:
@@ -96,16 +102,21 @@ def _queued(session: Session, fact: TurnSubmitted, *, ahead: bool) -> Session:
     unfinished = session.unfinished.turn_id if session.unfinished else None
     needed = frozenset({session.parked, unfinished, *(one.turn_id for one in session.uncertain)})
     turns = remember(session.turns, record, needed)
-    known = {one.turn_id for one in turns}
     session = change(
         session,
         turns=turns,
-        joined=tuple(one for one in session.joined if one.into in known),
+        joined=session.joined if len(turns) > len(session.turns) else _joined_to(session, turns),
         turn_count=session.turn_count + 1,
         queue=(turn, *session.queue) if ahead else (*session.queue, turn),
     )
     content = [as_json(block) for block in fact.input]
     return with_entry(session, fact.at, "input", turn_id=fact.turn_id, actor=fact.actor, content=content)
+
+
+def _joined_to(session: Session, turns: tuple[TurnRecord, ...]) -> tuple[Joined, ...]:
+    """Return the submits that joined a turn which is still known."""
+    known = {one.turn_id for one in turns}
+    return tuple(one for one in session.joined if one.into in known or find_former(session.former, one.into))
 
 
 def resume_requested(session: Session, fact: ResumeRequested) -> Session:
@@ -221,6 +232,8 @@ def unpause_requested(session: Session, fact: UnpauseRequested) -> Session:
 
 def close_requested(session: Session, fact: CloseRequested) -> Session:
     """End the session: what waits is cancelled, what runs is stopped."""
+    if fact.for_good:
+        session = change(session, ending=True)
     if session.closing:
         return session
     waiting = tuple(turn.turn_id for turn in session.queue)

@@ -1,0 +1,29 @@
+"""When a session begins a new run, which leaves the history of the old one behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perdure.contract import Renewal
+
+
+@dataclass(frozen=True, slots=True)
+class RunSize:
+    """How long a run's history is, in events and bytes, and how many bytes the session had that it began with."""
+
+    events: int
+    size: int
+    carried: int
+    suggested: bool = False
+    """By Temporal, whose own limits come near."""
+
+
+def renewal_due(rules: Renewal, run: RunSize, *, idle: bool) -> bool:
+    """Tell whether it is time for a new run; an idle session takes the chance much earlier than one with work to do."""
+    if run.suggested or run.events >= rules.events or run.size >= rules.size + run.carried:
+        return True
+    if not idle or run.events < rules.idle_events:
+        return False
+    return run.events >= rules.idle_most or run.size >= rules.idle_factor * run.carried
