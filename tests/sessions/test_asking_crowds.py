@@ -160,9 +160,9 @@ async def test_random_answers_and_changes_of_four_people_leave_nothing_stuck_and
             Person(
                 SessionHandle(served.client, session.key, archive=served.archive),
                 name,
-                random.Random(dice.random()),
+                random.Random(dice.random()),  # noqa: S311  # the same
                 turns,
-            )  # noqa: S311  # the same
+            )
             for name in "bcde"[:CLIENTS]
         ]
         for person in people:

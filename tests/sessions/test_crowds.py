@@ -194,9 +194,9 @@ async def test_random_commands_of_four_clients_leave_nothing_stuck(server: Embed
             Client(
                 SessionHandle(served.client, session.key, archive=served.archive),
                 name,
-                random.Random(dice.random()),
+                random.Random(dice.random()),  # noqa: S311  # the same
                 turns,
-            )  # noqa: S311  # the same
+            )
             for name in "bcde"[:CLIENTS]
         ]
 
