@@ -10,8 +10,8 @@ from temporalio.exceptions import FailureError, is_cancelled_exception
 
 from perdure import contract
 from perdure.contract import CheckpointSlice, Restored, SessionStart, Slice
-from perdure.rules.archiving import begun_blind, reopened
-from perdure.session import Session, change
+from perdure.rules.archiving import begun_blind, known_before, reopened
+from perdure.session import Session
 from workflows import timeouts
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Opening:
                 raise
             return begun_blind(session, workflow.now())
         if found.checkpoint is None or self._start.seed is not None:
-            return change(session, last_seq=found.last_seq, archived=found.last_seq)
+            return known_before(session, found.last_seq)
         return self._read(await self._whole(found.checkpoint), found.last_seq)
 
     async def _first(self) -> Restored:

@@ -352,7 +352,7 @@ class AgentSession:
         if turn is None:
             msg = f"turn {turn_id!r} is no longer remembered"
             raise ApplicationError(msg, type="TurnNotFound", non_retryable=True)
-        return TurnAnswer(result=turn.result(), detached=not turn.status.settled)
+        return TurnAnswer(result=turn.result(), detached=turn.archived or not turn.status.settled)
 
     def _settled(self, turn_id: str) -> bool:
         status = status_of(self._session, turn_id)

@@ -164,7 +164,10 @@ class TurnView(Frozen):
 
 
 class TurnAnswer(Frozen):
-    """What a command that waits for a turn answers: the turn; `detached` says that it has not settled: ask again."""
+    """What a command that waits for a turn answers: the turn.
+
+    `detached` says to ask again, by the turn's id: it has not settled, or what it has said is in the archive.
+    """
 
     receipt: Receipt | None = None
     result: TurnResult

@@ -153,10 +153,15 @@ def reopened(session: Session, at: datetime, last_seq: int, permissions: Permiss
     Entries behind the checkpoint are of a life that was ended by force: their numbers are taken.
     """
     last_seq = max(last_seq, session.last_seq)
-    session = reopen(change(session, last_seq=last_seq, archived=last_seq, archives=True), at)
+    session = reopen(change(known_before(session, last_seq), archives=True), at)
     if permissions is None:
         return session
     return change(session, state=change(session.state, permission_context=permissions))
+
+
+def known_before(session: Session, last_seq: int) -> Session:
+    """Return a session of which the archive has entries up to `last_seq` already."""
+    return change(session, last_seq=last_seq, archived=last_seq, has_archive=last_seq > 0)
 
 
 def begun_blind(session: Session, at: datetime) -> Session:
