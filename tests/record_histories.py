@@ -10,10 +10,10 @@ import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from perdure import Agent, App, Delta, Effect, ModelError, ModelRequest, ModelResponse, SessionHandle, ToolCall, tool
-from perdure.testing import Served, record_history, serve
+from perdure.testing import DEFAULT, Served, record_history, serve
 from tests.support.lived import PEOPLE, agents
 
 if TYPE_CHECKING:
@@ -289,11 +289,37 @@ def _alone(life: Callable[[SessionHandle], Awaitable[None]]) -> Life:
     return lived
 
 
+async def kept(session: SessionHandle, _: Actor) -> None:
+    """Hand over to the archive when it falls idle, then begin a new run."""
+    await session.ask("hello")
+    first = await run_now(session)
+    await session.ask("tools")
+    while await run_now(session) == first:
+        await asyncio.sleep(0.05)
+
+
+async def came_back(session: SessionHandle, _: Actor) -> None:
+    """Be closed, and come back from the archive with what was said."""
+    await session.ask("hello", turn_id="t-1")
+    await session.close("done")
+    await session.client.get_workflow_handle(session.workflow_id).result()
+    await session.ask("hello again", turn_id="t-2")
+    await session.ask("hello", turn_id="t-1")
+
+
+async def blind(session: SessionHandle, _: Actor) -> None:
+    """Begin and be closed while the archive is down, and open again where it is."""
+    await session.ask("hello", turn_id="t-1")
+    await session.close("done")
+    await session.ask("hello again", turn_id="t-2")
+
+
 LIVES: dict[str, tuple[str, Life]] = {name: (agent, _alone(life)) for name, (agent, life) in PEOPLE.items()} | {
     life.__name__: ("stranger" if life is unknown_agent else "actor", life)
     for life in (
         *(text, tools, failed, interrupted, uncertain, malformed, carried, closed, cancelled, unknown_agent),
         *(resumed, steered, paused, busy, timed_out, settled_late, renewed),
+        *(kept, came_back, blind),
     )
 }
 HURRIED = {"timed_out"}
@@ -303,6 +329,17 @@ RENEWED = {"carried", "renewed"}
 """Lives on a server that suggests a new run every few events."""
 
 
+PREVIOUS = {"renewed", "kept"}
+"""Lives that are told by the run before the last one."""
+
+ARCHIVED: dict[str, dict[str, Any]] = {
+    "kept": {"archive_url": DEFAULT, "renew_idle_events": 20, "renew_events": 1_000},
+    "came_back": {"archive_url": DEFAULT},
+    "blind": {"archive_url": "postgresql://127.0.0.1:1/none"},
+}
+"""Lives with an archive, or with one that is down."""
+
+
 async def record(served: Served, actor: Actor, name: str) -> None:
     """Live a life and record its last run; of one that continues as new while it is asked, the one before that."""
     agent, life = LIVES[name]
@@ -310,8 +347,13 @@ async def record(served: Served, actor: Actor, name: str) -> None:
     actor.speaking.clear()
     session = served.sessions.session(agent, f"life-{name}", "alice")
     await life(session, actor)
-    run_id = await run_before(session) if name == "renewed" else None
+    run_id = await run_before(session) if name in PREVIOUS else None
     await record_history(session, FOLDER / f"{name}.json", run_id=run_id)
+
+
+async def run_now(session: SessionHandle) -> str:
+    """Return Temporal's id of the present run."""
+    return (await session.client.get_workflow_handle(session.workflow_id).describe()).run_id
 
 
 async def run_before(session: SessionHandle) -> str:
@@ -330,7 +372,8 @@ async def main(names: list[str]) -> None:
     wanted = names or [name for name in LIVES if not (FOLDER / f"{name}.json").exists()]
     for name in wanted:
         config = {"limit.historyCount.suggestContinueAsNew": 25} if name in RENEWED else {}
-        async with serve(app, dynamic_config=config, storage=None, archive_url=None) as served:
+        settings: dict[str, Any] = {"archive_url": None} | ARCHIVED.get(name, {})
+        async with serve(app, dynamic_config=config, storage=None, **settings) as served:
             await record(served, actor, name)
         print(name)
 
