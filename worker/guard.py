@@ -17,8 +17,8 @@ from temporalio.worker import (
     WorkflowInterceptorClassInput,
 )
 
+from perdure.contract import RETRIEVED
 from perdure.errors import ContextTooLarge
-from perdure.storage import RETRIEVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -120,7 +120,7 @@ class WorkerSettings(BaseSettings):
         description="Payloads from this size on, in bytes, go to the storage, if there is one.",
     )
     renew_events: PositiveInt = Field(
-        default=4_000,
+        default=2_000,
         description="Events of history from which a session begins a new run at its next step, with all that it is. "
         "Temporal ends a workflow at 51,200; less makes waking cheaper, and carries the session more often.",
     )
@@ -131,7 +131,7 @@ class WorkerSettings(BaseSettings):
     renew_idle_events: PositiveInt = Field(
         default=250,
         description="Events from which a session that falls idle begins a new run, so that a worker that wakes it up "
-        "later has little to replay; later if what it carries is large beside them, at four times as many in any case.",
+        "later has little to replay; later if what it carries is large beside them, at twice as many in any case.",
     )
     log_format: Annotated[Literal["json", "console"], BeforeValidator(_lower)] = Field(
         default="console",
@@ -151,7 +151,7 @@ class WorkerSettings(BaseSettings):
     def renewal(self) -> Renewal:
         """When sessions begin a new run."""
         idle = min(self.renew_idle_events, self.renew_events)
-        return Renewal(events=self.renew_events, size=self.renew_bytes, idle_events=idle, idle_most=4 * idle)
+        return Renewal(events=self.renew_events, size=self.renew_bytes, idle_events=idle, idle_most=2 * idle)
 
     @classmethod
     def load(cls, **given: Any) -> Self:  # noqa: ANN401  # the fields check what they get

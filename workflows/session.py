@@ -61,7 +61,7 @@ from perdure.errors import ContextTooLarge, InvalidCommand, PerdureError
 from perdure.facts import ArchiveWanted, CloseRequested, CommandRejected, Fact, TurnSubmitted
 from perdure.identity import SessionKey
 from perdure.intake import fact_of
-from perdure.renewal import RunSize, renewal_due
+from perdure.renewal import RunSize, renewal_due, weight
 from perdure.results import (
     CloseReceipt,
     InterruptReceipt,
@@ -129,7 +129,7 @@ class AgentSession:
         self._seen_seq = 0
         self._flights = Flights(self._take, lambda: self._session)
         self._alarm = Alarm(self._take, self._flights.caught)
-        self._carried_bytes = len(raw.payload.data)
+        self._carried = weight(len(raw.payload.data), stored=contract.RETRIEVED in raw.payload.metadata)
         self._opening: Opening | None = None
         self._early: list[tuple[str, Sequence[RawValue]]] = []
         try:
@@ -458,7 +458,7 @@ class AgentSession:
         if not self._session.archives:
             return suggested and self._small_enough()
         events, size = info.get_current_history_length(), info.get_current_history_size()
-        run = RunSize(events, size, self._carried_bytes, suggested)
+        run = RunSize(events, size, self._carried, suggested)
         return renewal_due(self._session.limits.renewal, run, idle=self._rests()) and self._small_enough()
 
     def _rests(self) -> bool:

@@ -9,6 +9,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
+from perdure import contract
 from perdure.commands import AnyCommand, read_command
 from perdure.errors import InvalidCommand, PerdureError
 from perdure.state import explain
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 NOTHING = RawValue(Payload(metadata={"encoding": b"binary/null"}))
 """What a handler is given when nothing was sent. The SDK wants a parameter typed `RawValue` and nothing else."""
-
-UNAVAILABLE = b"perdure/unavailable"
-"""Encoding of what stands in for a payload that can't be retrieved; see `perdure.storage`."""
 
 WORKFLOW_INPUT = "the workflow's input"
 """What the input is called in errors. It comes from a session's own earlier run, and is worth waiting for: not being
@@ -48,7 +46,7 @@ def payload_json(name: str, raws: Sequence[RawValue]) -> bytes:
     encoding = payload.metadata.get("encoding", b"")
     if encoding == NULL_ENCODING:
         return b"{}"
-    if encoding == UNAVAILABLE and name == WORKFLOW_INPUT:
+    if encoding == contract.UNAVAILABLE and name == WORKFLOW_INPUT:
         msg = (
             "the session's own input can't be retrieved from external storage; is this worker's PERDURE_STORAGE right?"
         )

@@ -31,7 +31,6 @@ from perdure.errors import (
     SessionNotFound,
     SetupRequired,
 )
-from perdure.storage import UNAVAILABLE
 from perdure.values import Frozen
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def _read(raw: RawValue, answer: type[Model]) -> Model | None:
     Raises:
         SetupRequired: it lies in external storage, and this client can't read that.
     """
-    if raw.payload.metadata.get("encoding") == UNAVAILABLE:
+    if raw.payload.metadata.get("encoding") == contract.UNAVAILABLE:
         msg = "the answer lies in external storage that this client can't read; set PERDURE_STORAGE as the workers do"
         raise SetupRequired(msg)
     if not raw.payload.data or raw.payload.data == b"null":

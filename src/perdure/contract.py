@@ -58,6 +58,13 @@ MAX_INLINE_BYTES = 1_900_000
 what can't be accepted or completed is tried again, for ever."""
 
 
+UNAVAILABLE = b"perdure/unavailable"
+"""Encoding of what stands in for a payload that can't be retrieved. Nothing reads it, so validation refuses it."""
+
+RETRIEVED = "perdure/retrieved"
+"""Metadata of a payload that was stored outside: what stood in its place was small."""
+
+
 class Mark(Frozen):
     """A place in a context: how many messages, and the digest of everything up to there."""
 
@@ -76,7 +83,7 @@ class Renewal(Frozen):
     A worker that has not got a session in memory replays the history of its run, so that this bounds what waking costs.
     """
 
-    events: int = 4_000
+    events: int = 2_000
     """Between two steps, from so many events on. Temporal ends a workflow at 51,200, and tells to renew at 4,096."""
     size: int = 8 * 1024 * 1024
     """The same, in bytes of history. Temporal ends a workflow at 50 MB."""
@@ -85,7 +92,7 @@ class Renewal(Frozen):
     idle_factor: int = 4
     """But not before the history is so many times as large as what would be carried: a new run has that in its history
     once more, which must stay small beside the rest."""
-    idle_most: int = 1_000
+    idle_most: int = 500
     """When the session falls idle, from so many events on in any case."""
 
 

@@ -33,6 +33,9 @@ MAX_DELTA_BYTES = 256 * 1024
 through a query, which costs no history."""
 
 
+MAX_WHOLE_BYTES = 16 * 1024
+"""The same for a context that no worker knows yet, as after a summary: it is in history already, or was carried."""
+
 MAX_REMINDER = 500
 """Characters of a request that a model is reminded of."""
 
@@ -274,7 +277,7 @@ def _delta(session: Session) -> tuple[Message, ...] | None:
     """Return what is new in the context since the last call, if it is worth sending."""
     delta = session.state.context[session.known.position :]
     size = sum(len(canonical_json(message.model_dump(mode="json"))) for message in delta)
-    return delta if size <= MAX_DELTA_BYTES else None
+    return delta if size <= (MAX_DELTA_BYTES if session.known.position else MAX_WHOLE_BYTES) else None
 
 
 def _summary_call(session: Session, wish: CallModel) -> ModelCall:

@@ -11,13 +11,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunSize:
-    """How long a run's history is, in events and bytes, and how many bytes the session had that it began with."""
+    """How long a run's history is, in events and bytes, and how many bytes weighs what it began with."""
 
     events: int
     size: int
     carried: int
     suggested: bool = False
     """By Temporal, whose own limits come near."""
+
+
+STORED_WEIGHT = 8
+"""A session that is stored outside of history weighs so many times less: it costs a file then, and no history."""
+
+
+def weight(carried: int, *, stored: bool) -> int:
+    """Return how much a session of `carried` bytes weighs in the history of the run that begins with it."""
+    return carried // STORED_WEIGHT if stored else carried
 
 
 def renewal_due(rules: Renewal, run: RunSize, *, idle: bool) -> bool:

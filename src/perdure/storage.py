@@ -27,6 +27,8 @@ from temporalio.converter import (
     StorageDriverWorkflowInfo,
 )
 
+from perdure.contract import RETRIEVED, UNAVAILABLE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -35,12 +37,6 @@ RESULTS = "results"
 """Folders of the storage. A reference to a payload can't reach what tools have returned, and the other way round."""
 
 DRIVER = "perdure-directory"
-UNAVAILABLE = b"perdure/unavailable"
-"""Encoding of what stands in for a payload that can't be retrieved. Nothing reads it, so validation refuses it."""
-
-RETRIEVED = "perdure/retrieved"
-"""Metadata of a payload that was stored outside: what stood in its place was small."""
-
 _NAME = re.compile(r"[0-9a-f]{32}/[0-9a-f]{64}")
 
 
