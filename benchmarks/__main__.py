@@ -17,7 +17,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.cases import bench, events_per_turn, latency, long_turn, throughput
+from benchmarks.drawing import draw
 from benchmarks.interrupts import MOMENTS, interrupts
+from benchmarks.long_life import history_ratio, wakings
 
 RESULTS = Path(__file__).parent / "results"
 MAX_LATENCY_RATIO = 1.15
@@ -25,11 +27,14 @@ MIN_THROUGHPUT_RATIO = 0.85
 MAX_LONG_BYTES = 2_500_000
 MAX_DISCARD_MS = 100
 MAX_KEEP_MS = 2000
+MAX_HISTORY_SUBMIT = 2.5
+MAX_HISTORY_ASK = 3
+MAX_WAKING_MS = 300
 EVENTS = 11
 SESSIONS = 40
 
 
-async def measure(turns: int) -> dict[str, float | str]:
+async def measure(turns: int, long_life: int) -> dict[str, float | str]:
     """Run all cases and return their numbers."""
     async with bench() as running:
         ours_events, bare_events = await events_per_turn(running)
@@ -37,6 +42,8 @@ async def measure(turns: int) -> dict[str, float | str]:
         ours_rate, bare_rate = await throughput(running, SESSIONS, max(turns // 20, 2))
         long = await long_turn(running)
     stopped = await interrupts()
+    submitted, asked = await history_ratio(long_life, ask=False), await history_ratio(long_life, ask=True)
+    waking = await wakings(long_life)
     return {
         "events_ours": ours_events,
         "events_bare": bare_events,
@@ -50,6 +57,10 @@ async def measure(turns: int) -> dict[str, float | str]:
         "long_turn_model_calls": long.model_calls,
         "long_turn_history_bytes": long.history_bytes,
         "long_turn_seconds": long.seconds,
+        "long_life_turns": long_life,
+        "history_over_transcript_submit": submitted,
+        "history_over_transcript_ask": asked,
+        "waking_ms": waking,
         "interrupt_discard_p50_ms": stopped.discard_p50 * 1000,
         "interrupt_discard_p95_ms": stopped.discard_p95 * 1000,
         "interrupt_keep_p95_ms": stopped.keep_p95 * 1000,
@@ -82,7 +93,19 @@ def table(numbers: dict[str, float | str]) -> Table:
     shown.add_row("long turn: model calls", f"{numbers['long_turn_model_calls']} of 100", "", "", "100")
     shown.add_row("long turn: history, MB", f"{float(numbers['long_turn_history_bytes']) / 1e6:.2f}", "", "", "< 2.5")
     shown.add_row("long turn: seconds", f"{numbers['long_turn_seconds']:.1f}", "", "", "")
+    life = numbers["long_life_turns"]
     for what, number, bar in (
+        (
+            f"{life} turns of 2 + 2 KB by submit: history over transcript",
+            f"{numbers['history_over_transcript_submit']:.2f}",
+            f"≤ {MAX_HISTORY_SUBMIT}",
+        ),
+        (
+            f"{life} turns of 2 + 2 KB by ask: history over transcript",
+            f"{numbers['history_over_transcript_ask']:.2f}",
+            f"≤ {MAX_HISTORY_ASK}",
+        ),
+        (f"first query when evicted, after {life} turns, ms", f"{numbers['waking_ms']:.0f}", f"< {MAX_WAKING_MS}"),
         ("interrupt to receipt, nothing kept, p50, ms", f"{numbers['interrupt_discard_p50_ms']:.0f}", ""),
         (
             "interrupt to receipt, nothing kept, p95, ms",
@@ -106,8 +129,16 @@ def main() -> None:
     """Measure, print a table and keep the numbers as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--turns", type=int, default=200, help="text turns of the latency case (default 200)")
-    numbers = asyncio.run(measure(parser.parse_args().turns))
+    parser.add_argument("--long-life", type=int, default=1_000, help="turns of the long-life cases (default 1000)")
+    parser.add_argument(
+        "--curve", type=int, metavar="TURNS", help="live so many turns instead, and draw docs/long-life.svg"
+    )
+    given = parser.parse_args()
     console = Console()
+    if given.curve:
+        draw(console, given.curve)
+        return
+    numbers = asyncio.run(measure(given.turns, given.long_life))
     console.print(table(numbers))
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
