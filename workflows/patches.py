@@ -23,5 +23,8 @@ UNSETTLED_NEEDS_SOMEBODY = "unsettled-needs-somebody"
 SETTLE_THEN_END = "settle-then-end"
 """A session that was closed ends when the last effect that may be happening has settled; ending it stops its tools."""
 
-ALL = (STOP_THEN_ANSWER, ANSWER_THEN_RENEW, UNSETTLED_NEEDS_SOMEBODY, SETTLE_THEN_END)
+MOVE_ON = "move-on"
+"""A run that was asked to, or that is at rest while another worker version is current, goes on as a new one."""
+
+ALL = (STOP_THEN_ANSWER, ANSWER_THEN_RENEW, UNSETTLED_NEEDS_SOMEBODY, SETTLE_THEN_END, MOVE_ON)
 """What a run that is begun by this code does in the newer way."""

@@ -36,6 +36,7 @@ from perdure.commands import (
     Interrupt,
     Pause,
     Reconcile,
+    Renew,
     Respond,
     ResumeTurn,
     Steer,
@@ -63,6 +64,7 @@ from perdure.results import (
     CloseReceipt,
     InterruptReceipt,
     Receipt,
+    RenewReceipt,
     SessionStatus,
     SessionView,
     TurnAnswer,
@@ -116,6 +118,7 @@ class AgentSession:
         """Seed the state before any handler runs, so that no signal is ahead of what was carried over."""
         self._broken: PerdureError | None = None
         self._draining = False
+        self._leaving = False
         self._waiters = 0
         self._stop_waiters = 0
         self._answered_at = 0
@@ -157,11 +160,16 @@ class AgentSession:
         self._show()
         if self._due() and self._flights.empty:
             await self._continue_as_new()
-        seen = self._session
+        seen, leaving = self._session, self._leaving
         self._flights.perform(decide(self._session))
         self._alarm.set(deadline(self._session))
         await workflow.wait_condition(
-            lambda: self._session is not seen or self._flights.failed or (seen.closed and self._flights.settled)
+            lambda: (
+                self._session is not seen
+                or self._leaving is not leaving
+                or self._flights.failed
+                or (seen.closed and self._flights.settled)
+            )
         )
         self._flights.raise_failure()
 
@@ -195,7 +203,7 @@ class AgentSession:
             if not isinstance(command, SubmitTurn | WaitTurn):  # those are asked again by who has lost the answer
                 self._answered_at = workflow.info().get_current_history_length()
 
-    async def _answer(self, command: AnyCommand) -> object:  # noqa: C901  # a table: one case a command
+    async def _answer(self, command: AnyCommand) -> object:  # noqa: C901, PLR0912  # a table: one case a command
         match command:
             case SubmitTurn():
                 return await self._submit(command)
@@ -232,6 +240,9 @@ class AgentSession:
             case Pause() | Unpause():
                 self._accept(command)
                 return pause_receipt(self._session)
+            case Renew():
+                self._accept(command)
+                return RenewReceipt(in_flight=not self._flights.empty)
             case _:  # pragma: no cover
                 assert_never(command)
 
@@ -249,6 +260,8 @@ class AgentSession:
         """Take a command in. A submit that repeats another is accepted and means nothing."""
         if isinstance(command, SubmitTurn) and repeats(self._session, command):
             return None
+        if isinstance(command, Renew):
+            self._leaving = True
         fact = fact_of(command, _now(), _new_id)
         if fact is not None:
             self._take(fact)
@@ -397,7 +410,20 @@ class AgentSession:
 
         One that is too large goes on in this run: a new run that can't be started would fail its task for ever.
         """
-        return workflow.info().is_continue_as_new_suggested() and self._small_enough()
+        return (workflow.info().is_continue_as_new_suggested() or self._moves_on()) and self._small_enough()
+
+    def _moves_on(self) -> bool:
+        """Whether this run is to be left for a new one, which begins on the worker version that is current then.
+
+        Somebody asked for it; or another version is current, of which the server tells each workflow task, and the
+        session is at rest. While it works it goes on where it is.
+        """
+        wanted = self._leaving or (workflow.info().is_target_worker_deployment_version_changed() and self._at_rest())
+        return wanted and self._goes(patches.MOVE_ON)
+
+    def _at_rest(self) -> bool:
+        session = self._session
+        return session.current is None and not session.closing and not decide(session)
 
     def _small_enough(self) -> bool:
         most = self._session.limits.carry_bytes
@@ -413,7 +439,9 @@ class AgentSession:
             self._draining = False
             return
         start = {"carried": self._session.model_dump(mode="json"), "ways": patches.ALL}
-        workflow.continue_as_new(args=[start])
+        workflow.continue_as_new(
+            args=[start], initial_versioning_behavior=workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
+        )
 
     async def _let_answers_out(self) -> None:
         """Let a workflow task end in which an update was answered. On a session that is asked without end, give up."""
