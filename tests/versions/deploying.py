@@ -103,7 +103,10 @@ class Deploying:
 
     async def _new_sessions_go_to(self, version: str | None) -> bool:
         """Tell whether the server's task queues know by now which version is current."""
-        return (await self.session().ask("hi")).output.startswith(version or "none")
+        probe = self.session()
+        answer = (await probe.ask("hi")).output
+        await probe.close()
+        return answer.startswith(version or "none")
 
     def session(self) -> SessionHandle:
         """Return a session that nobody has used."""

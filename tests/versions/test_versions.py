@@ -133,3 +133,19 @@ async def test_a_session_that_acts_moves_when_the_act_has_ended(server: Embedded
         deployed.acts.work_ends.set()
         assert (await session.result(receipt.turn_id)).output == "v2 heard worked on v1"
         assert await version_of(session) == "v2"
+
+
+async def test_a_closed_session_is_read_on_the_version_that_it_was_closed_on(server: EmbeddedServer) -> None:
+    """B65, B20: when that one's workers are gone, others with the same build id will do."""
+    async with deploying(server) as deployed:
+        old = await deployed.start("v1")
+        await deployed.make_current("v1")
+        session = deployed.session()
+        await session.ask("one")
+        await session.close()
+        await deployed.start("v2")
+        await deployed.make_current("v2")
+        await deployed.served.stop_worker(old)
+        await deployed.start("v1")
+        assert await said(session) == ["one"]
+        assert (await session.ask("anew")).output == "v2 heard anew"
