@@ -113,7 +113,7 @@ async def test_a_session_that_nobody_takes_up_is_named(server: EmbeddedServer) -
         (session,) = await deploy(deployed, 1)
         await deployed.served.stop_worker("worker-2")
         await seen_as_old(deployed, 1)
-        ended = await upgrade(deployed, "--patience", "1")
+        ended = await upgrade(deployed, "--patience", "4")
         assert ended.code == 1
         assert f"{session.workflow_id} stays on {deployed.name}:v1: it was asked, and no worker has begun" in ended.err
         await deployed.start("v2")
