@@ -280,6 +280,13 @@ async def renewed(session: SessionHandle, actor: Actor) -> None:
     del actor
 
 
+async def moved_on(session: SessionHandle, _: Actor) -> None:
+    """A session that somebody asked to go on in a new run, as `perdure upgrade` does; the run that was left."""
+    await session.ask("hello", turn_id="t-1")
+    await session.renew()
+    await session.ask("hello again", turn_id="t-2")
+
+
 def _alone(life: Callable[[SessionHandle], Awaitable[None]]) -> Life:
     """Return a life that needs nobody's part played."""
 
@@ -318,19 +325,19 @@ LIVES: dict[str, tuple[str, Life]] = {name: (agent, _alone(life)) for name, (age
     life.__name__: ("stranger" if life is unknown_agent else "actor", life)
     for life in (
         *(text, tools, failed, interrupted, uncertain, malformed, carried, closed, cancelled, unknown_agent),
-        *(resumed, steered, paused, busy, timed_out, settled_late, renewed),
+        *(resumed, steered, paused, busy, timed_out, settled_late, renewed, moved_on),
         *(kept, came_back, blind),
     )
 }
 HURRIED = {"timed_out"}
 """Lives of the agent whose turns have little time."""
 
+LEFT = {"renewed", "moved_on", "kept"}
+"""Lives of which the last run but one is kept."""
+
 RENEWED = {"carried", "renewed"}
 """Lives on a server that suggests a new run every few events."""
 
-
-PREVIOUS = {"renewed", "kept"}
-"""Lives that are told by the run before the last one."""
 
 ARCHIVED: dict[str, dict[str, Any]] = {
     "kept": {"archive_url": DEFAULT, "renew_idle_events": 20, "renew_events": 1_000},
@@ -347,7 +354,7 @@ async def record(served: Served, actor: Actor, name: str) -> None:
     actor.speaking.clear()
     session = served.sessions.session(agent, f"life-{name}", "alice")
     await life(session, actor)
-    run_id = await run_before(session) if name in PREVIOUS else None
+    run_id = await run_before(session) if name in LEFT else None
     await record_history(session, FOLDER / f"{name}.json", run_id=run_id)
 
 

@@ -26,6 +26,7 @@ EDGE = {
     "storage",
     "testing",
     "tools",  # a tool's context has an HTTP client
+    "upgrades",
 }
 """What of perdure touches the world. Every other module is pure, and must be among the pure ones of pyproject.toml."""
 

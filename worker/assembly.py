@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import httpx
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig, WorkflowRunner
 
 from activities.archive import ArchiveActivities
 from activities.contexts import ContextCache
@@ -126,6 +127,7 @@ def _worker(client: Client, settings: WorkerSettings, activities: Sequence[Calla
     worker = Worker(
         client,
         task_queue=settings.task_queue,
+        deployment_config=_deployment_config(settings),
         workflows=[AgentSession],
         activities=activities,
         workflow_runner=workflow_runner(),
@@ -143,6 +145,17 @@ def _worker(client: Client, settings: WorkerSettings, activities: Sequence[Calla
     )
     _allow_bursts(worker)
     return worker
+
+
+def _deployment_config(settings: WorkerSettings) -> WorkerDeploymentConfig | None:
+    """Return what makes a worker one of a version, on which its sessions stay until they go on in a new run."""
+    if settings.version is None:
+        return None
+    return WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(*settings.version),
+        use_worker_versioning=True,
+        default_versioning_behavior=VersioningBehavior.PINNED,
+    )
 
 
 def _allow_bursts(worker: Worker) -> None:

@@ -72,6 +72,7 @@ async def run_worker(
     Raises:
         PerdureError: the worker can't start.
     """
+    _ = settings.version  # half a version is told before anybody is asked
     with stop_requested() as stop:
         client = await connect_worker(settings, address, namespace)
         async with serving(client, app, settings):
@@ -102,12 +103,14 @@ async def started(worker: Worker, grace: timedelta) -> AsyncGenerator[None]:
 async def serving(client: Client, app: App, settings: WorkerSettings) -> AsyncGenerator[None]:
     """Serve an app while the block lasts. A worker that fails by itself cancels the block and raises its error."""
     async with worker_for(client, app, settings) as worker, started(worker, settings.graceful_shutdown):
-        facts = {
+        facts: dict[str, object] = {
             "address": client.service_client.config.target_host,
             "namespace": client.namespace,
             "task_queue": settings.task_queue,
             "agents": [agent.id for agent in app.agents],
         }
+        if settings.version is not None:
+            facts["deployment"], facts["build_id"] = settings.version
         log.info("worker started", extra=facts)
         try:
             yield

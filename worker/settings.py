@@ -7,6 +7,7 @@ The connection to Temporal is not here: it is read as every Temporal program rea
 from __future__ import annotations
 
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PREFIX = "PERDURE_"
+
+DEPLOYMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/@+-]{0,99}")
+BUILD_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}")
+"""What may name a worker version. A worker whose names the server refuses gets no work and hears of no error; and a
+search attribute, which holds both, has 255 characters in some databases."""
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -44,6 +50,20 @@ def _seconds(value: object) -> object:
 
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
+
+
+def _deployment(value: str) -> str:
+    if not DEPLOYMENT.fullmatch(value):
+        msg = "it has at most 100 letters, digits and any of _ - / @ +, and begins with one of the former"
+        raise ValueError(msg)
+    return value
+
+
+def _build_id(value: str) -> str:
+    if not BUILD_ID.fullmatch(value):
+        msg = "it has at most 128 letters, digits and any of . : _ - / @ +, and begins with one of the former"
+        raise ValueError(msg)
+    return value
 
 
 Duration = Annotated[timedelta, BeforeValidator(_seconds), AfterValidator(_positive)]
@@ -70,6 +90,16 @@ class WorkerSettings(BaseSettings):
         default=TASK_QUEUE,
         min_length=1,
         description="Temporal task queue that the worker serves; clients must use the same.",
+    )
+    deployment: Annotated[str, AfterValidator(_deployment)] | None = Field(
+        default=None,
+        description="Name of the Temporal worker deployment that the worker is a version of; goes with the build id. "
+        "Unset: the worker has no version.",
+    )
+    build_id: Annotated[str, AfterValidator(_build_id)] | None = Field(
+        default=None,
+        description="What names the worker's version in its deployment, such as a commit. Sessions stay on the version "
+        "that they began on until they go on in a new run; docs/upgrades.md says how to move them.",
     )
     heartbeat_timeout: Duration = Field(
         default=timedelta(seconds=30),
@@ -152,6 +182,24 @@ class WorkerSettings(BaseSettings):
         """When sessions begin a new run."""
         idle = min(self.renew_idle_events, self.renew_events)
         return Renewal(events=self.renew_events, size=self.renew_bytes, idle_events=idle, idle_most=2 * idle)
+
+    @property
+    def version(self) -> tuple[str, str] | None:
+        """The worker's version, as deployment and build id; None for a worker without one.
+
+        Raises:
+            ConfigurationError: one of the two is missing.
+        """
+        if self.deployment is None and self.build_id is None:
+            return None
+        if self.deployment is None or self.build_id is None:
+            given, missing = ("build id", "DEPLOYMENT") if self.deployment is None else ("deployment", "BUILD_ID")
+            msg = (
+                f"a worker version has a deployment and a build id, and only the {given} is there: set "
+                f"{PREFIX}{missing} or give --{missing.lower().replace('_', '-')}"
+            )
+            raise ConfigurationError(msg)
+        return self.deployment, self.build_id
 
     @classmethod
     def load(cls, **given: Any) -> Self:  # noqa: ANN401  # the fields check what they get

@@ -25,7 +25,17 @@ SETTLE_THEN_END = "settle-then-end"
 
 ARCHIVE = "archive"
 """A session asks the archive for what it was before it begins, hands over what was said, and begins new runs by its own
-limits. This is asked in the first task of every session, so that the names above need no mark of their own any more."""
+limits."""
 
-ALL = (STOP_THEN_ANSWER, ANSWER_THEN_RENEW, UNSETTLED_NEEDS_SOMEBODY, SETTLE_THEN_END, ARCHIVE)
+MOVE_ON = "move-on"
+"""A run that was asked to, or that is at rest while another worker version is current, goes on as a new one."""
+
+_UNTIL_ARCHIVE = (STOP_THEN_ANSWER, ANSWER_THEN_RENEW, UNSETTLED_NEEDS_SOMEBODY, SETTLE_THEN_END, ARCHIVE)
+
+ALL = (*_UNTIL_ARCHIVE, MOVE_ON)
 """What a run that is begun by this code does in the newer way."""
+
+MARKS = (("ways-2", ALL), (ARCHIVE, _UNTIL_ARCHIVE))
+"""The marks that a run which continues no other asks its history for in its first task, the newest first, and the ways
+that each stands for. Each way that is added needs a new mark here, so that no run goes in a way that was not known when
+it began; and only one mark is left in history."""

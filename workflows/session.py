@@ -36,6 +36,7 @@ from perdure.commands import (
     Interrupt,
     Pause,
     Reconcile,
+    Renew,
     Respond,
     ResumeTurn,
     Steer,
@@ -66,6 +67,7 @@ from perdure.results import (
     CloseReceipt,
     InterruptReceipt,
     Receipt,
+    RenewReceipt,
     SessionStatus,
     SessionView,
     TurnAnswer,
@@ -122,6 +124,7 @@ class AgentSession:
         """Seed the state before any handler runs, so that no signal is ahead of what was carried over."""
         self._broken: PerdureError | None = None
         self._draining = False
+        self._leaving = False
         self._waiters = 0
         self._stop_waiters = 0
         self._answered_at = 0
@@ -184,11 +187,16 @@ class AgentSession:
         self._show()
         if self._flights.empty and self._due():
             await self._renew()
-        seen = self._session
+        seen, leaving = self._session, self._leaving
         self._flights.perform(decide(self._session))
         self._alarm.set(deadline(self._session))
         await workflow.wait_condition(
-            lambda: self._session is not seen or self._flights.failed or (seen.closed and self._settled_all)
+            lambda: (
+                self._session is not seen
+                or self._leaving is not leaving
+                or self._flights.failed
+                or (seen.closed and self._settled_all)
+            )
         )
         self._flights.raise_failure()
 
@@ -228,7 +236,7 @@ class AgentSession:
             if not isinstance(command, SubmitTurn | WaitTurn):  # those are asked again by who has lost the answer
                 self._answered_at = workflow.info().get_current_history_length()
 
-    async def _answer(self, command: AnyCommand) -> object:  # noqa: C901  # a table: one case a command
+    async def _answer(self, command: AnyCommand) -> object:  # noqa: C901, PLR0912  # a table: one case a command
         match command:
             case SubmitTurn():
                 return await self._submit(command)
@@ -265,6 +273,9 @@ class AgentSession:
             case Pause() | Unpause():
                 self._accept(command)
                 return pause_receipt(self._session)
+            case Renew():
+                self._accept(command)
+                return RenewReceipt(in_flight=not self._flights.empty)
             case _:  # pragma: no cover
                 assert_never(command)
 
@@ -290,6 +301,8 @@ class AgentSession:
         """Take a command in. A submit that repeats another is accepted and means nothing."""
         if isinstance(command, SubmitTurn) and repeats(self._session, command):
             return None
+        if isinstance(command, Renew):
+            self._leaving = True
         fact = fact_of(command, _now(), _new_id)
         if fact is not None:
             self._take(fact)
@@ -453,13 +466,16 @@ class AgentSession:
 
         One that is too large goes on in this run: a new run that can't be started would fail its task for ever.
         """
+        return (self._long_enough() or self._moves_on()) and self._small_enough()
+
+    def _long_enough(self) -> bool:
         info = workflow.info()
         suggested = info.is_continue_as_new_suggested()
         if not self._session.archives:
-            return suggested and self._small_enough()
+            return suggested
         events, size = info.get_current_history_length(), info.get_current_history_size()
         run = RunSize(events, size, self._carried, suggested)
-        return renewal_due(self._session.limits.renewal, run, idle=self._rests()) and self._small_enough()
+        return renewal_due(self._session.limits.renewal, run, idle=self._rests())
 
     def _rests(self) -> bool:
         """Whether the session has just come to rest. What is refused in a crowd of signals does not count."""
@@ -470,6 +486,19 @@ class AgentSession:
     def _idle(self) -> bool:
         """Whether nothing is to be done until somebody comes."""
         return self._session.running is None or self._session.paused
+
+    def _moves_on(self) -> bool:
+        """Whether this run is to be left for a new one, which begins on the worker version that is current then.
+
+        Somebody asked for it; or another version is current, of which the server tells each workflow task, and the
+        session is at rest. While it works it goes on where it is.
+        """
+        wanted = self._leaving or (workflow.info().is_target_worker_deployment_version_changed() and self._at_rest())
+        return wanted and self._goes(patches.MOVE_ON)
+
+    def _at_rest(self) -> bool:
+        session = self._session
+        return session.current is None and not session.closing and not decide(session)
 
     def _small_enough(self) -> bool:
         most = self._session.limits.carry_bytes
@@ -493,7 +522,9 @@ class AgentSession:
             self._draining = False
             return
         start = {"carried": self._session.model_dump(mode="json"), "ways": patches.ALL}
-        workflow.continue_as_new(args=[start])
+        workflow.continue_as_new(
+            args=[start], initial_versioning_behavior=workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
+        )
 
     async def _let_answers_out(self) -> None:
         """Let a workflow task end in which an update was answered. On a session that is asked without end, give up."""
@@ -528,9 +559,10 @@ def _begin(workflow_id: str, raw: RawValue) -> tuple[Session, frozenset[str], Op
     start = wire.read(SessionStart, wire.WORKFLOW_INPUT, raw)
     if start.carried is None:
         session = Session.new(key, start.seed, start.permissions)
-        if not workflow.patched(patches.ARCHIVE):
-            return session, frozenset(), None
-        return change(session, archives=True), frozenset(patches.ALL), Opening(key, start)
+        ways = next((ways for mark, ways in patches.MARKS if workflow.patched(mark)), ())
+        if patches.ARCHIVE not in ways:
+            return session, frozenset(ways), None
+        return change(session, archives=True), frozenset(ways), Opening(key, start)
     try:
         session = Session.model_validate(start.carried)
     except ValidationError as error:

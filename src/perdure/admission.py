@@ -16,6 +16,7 @@ from perdure.commands import (
     OnBusy,
     Pause,
     Reconcile,
+    Renew,
     Respond,
     ResumeTurn,
     Steer,
@@ -25,6 +26,7 @@ from perdure.commands import (
     WaitTurn,
 )
 from perdure.errors import (
+    ContextTooLarge,
     InvalidCommand,
     NotResumable,
     NotSteerable,
@@ -43,6 +45,7 @@ from perdure.former import Former, find_former, short
 from perdure.responses import admit_response
 from perdure.results import TurnStatus
 from perdure.turns import Doubt, input_digest
+from perdure.values import json_bytes
 
 MIN_COMPACTABLE = 2
 """Messages. The last one stays as it is."""
@@ -91,6 +94,9 @@ def admit(session: Session, command: AnyCommand) -> None:  # noqa: C901, PLR0912
         case WaitTurn():
             if session.find(command.turn_id) is None:
                 raise TurnNotFound(unknown_turn(session, command.turn_id))
+        case Renew():
+            _check_open(session)
+            _check_carriable(session)
         case Close():
             pass
         case _:  # pragma: no cover
@@ -315,6 +321,13 @@ def _check_open(session: Session) -> None:
     if session.closing:
         msg = "the session is being closed; submit again to open it anew"
         raise SessionClosed(msg)
+
+
+def _check_carriable(session: Session) -> None:
+    most = session.limits.carry_bytes
+    if most is not None and json_bytes(session) > most:
+        msg = f"the session has more than the {most} bytes that a new run can be started with; set PERDURE_STORAGE"
+        raise ContextTooLarge(msg)
 
 
 def _check_queue(session: Session) -> None:

@@ -241,6 +241,10 @@ class Compact(Command):
     """Put a summary in the place of the older messages, before the next step."""
 
 
+class Renew(Command):
+    """Go on in a new run as soon as nothing is in flight: on the worker version that is current then."""
+
+
 class WaitTurn(Command):
     """Wait until a turn is settled."""
 
@@ -262,6 +266,7 @@ AnyCommand: TypeAlias = (
     | Pause
     | Unpause
     | Close
+    | Renew
     | WaitTurn
 )
 
@@ -279,6 +284,7 @@ COMPACT = "compact"
 PAUSE = "pause"
 UNPAUSE = "unpause"
 CLOSE = "close"
+RENEW = "renew"
 WAIT_TURN = "wait_turn"
 
 BY_NAME: Mapping[str, type[AnyCommand]] = {
@@ -296,6 +302,7 @@ BY_NAME: Mapping[str, type[AnyCommand]] = {
     PAUSE: Pause,
     UNPAUSE: Unpause,
     CLOSE: Close,
+    RENEW: Renew,
     WAIT_TURN: WaitTurn,
 }
 """The commands by their name on the wire: each is an update of that name."""

@@ -15,6 +15,7 @@ from perdure.commands import (
     Interrupt,
     Pause,
     Reconcile,
+    Renew,
     Respond,
     ResumeTurn,
     Steer,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 def fact_of(  # noqa: C901, PLR0912  # a table: one case a command
     command: AnyCommand, at: datetime, new_id: Callable[[], str]
 ) -> facts.Fact | None:
-    """Return what an accepted command means for its session; None for one that only waits.
+    """Return what an accepted command means for its session; None for one that does nothing to it.
 
     Ids that the caller left open are made by `new_id`: the turn's first, then the run's.
     """
@@ -76,7 +77,7 @@ def fact_of(  # noqa: C901, PLR0912  # a table: one case a command
             return facts.UnpauseRequested(at, command.reason, actor)
         case Close():
             return facts.CloseRequested(at, command.reason, actor)
-        case WaitTurn():
+        case Renew() | WaitTurn():
             return None
         case _:  # pragma: no cover
             assert_never(command)

@@ -98,6 +98,12 @@ class ChangeReceipt(Frozen):
     pending: bool = False
 
 
+class RenewReceipt(Frozen):
+    """The session goes on in a new run: at once, or when what is `in_flight`, if anything is, has ended."""
+
+    in_flight: bool = False
+
+
 class CloseReceipt(Frozen):
     """The session is closed; `cancelled` are the turns that were running, suspended or queued."""
 

@@ -145,17 +145,18 @@ class Served:
             env[STORAGE_THRESHOLD] = str(self.settings.storage_threshold)
         return env
 
-    async def start_worker(self, app: App | None = None) -> str:
-        """Start a worker in this process, with another app if one is given, and return its name."""
+    async def start_worker(self, app: App | None = None, **worker_settings: object) -> str:
+        """Start a worker in this process, with another app or other settings if they are given; return its name."""
         from worker.assembly import worker_for  # noqa: PLC0415  # importable only after make_importable
         from worker.running import started  # noqa: PLC0415  # the same
 
+        settings = type(self.settings).load(**{**self.settings.model_dump(), **worker_settings})
         name = next(self._names)
         stack = AsyncExitStack()
         # A client of its own: Temporal takes one worker a task queue from one client.
         client = await connect(self.address, self.client.namespace, converter=self.client.data_converter)
-        worker = await stack.enter_async_context(worker_for(client, app or self._app, self.settings))
-        await stack.enter_async_context(started(worker, self.settings.graceful_shutdown))
+        worker = await stack.enter_async_context(worker_for(client, app or self._app, settings))
+        await stack.enter_async_context(started(worker, settings.graceful_shutdown))
         self._workers[name] = stack
         return name
 

@@ -8,7 +8,7 @@ from perdure.cli import main
 from perdure.cli.chat.orders import HELP
 
 COMMANDS = (
-    *("dev", "worker", "setup", "replay"),
+    *("dev", "worker", "setup", "replay", "upgrade"),
     *("chat", "submit", "ask", "result"),
     *("interrupt", "resume", "cancel", "steer", "inject", "pause", "unpause", "close"),
     *("approvals", "approve", "deny", "respond", "uncertain", "reconcile"),
@@ -76,6 +76,9 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         (["replay"], "--from-server"),
         (["replay", "nowhere", "--from-server"], "--from-server"),
         (["replay", "nowhere"], "nowhere"),
+        (["worker", "tests.cli.sample:app", "--build-id", "1"], "PERDURE_DEPLOYMENT or give --deployment"),
+        (["worker", "tests.cli.sample:app", "--deployment", "a.b", "--build-id", "1"], "letters, digits"),
+        (["upgrade", "--rate", "0"], "--rate"),
         (["worker", "no_colon"], "MODULE:APP"),
         (["worker", "no_such_module:app"], "no_such_module"),
         (["worker", "tests.cli.sample:not_an_app"], "not an App"),

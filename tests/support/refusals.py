@@ -21,6 +21,7 @@ from perdure.commands import (
     OnBusy,
     Pause,
     Reconcile,
+    Renew,
     Respond,
     ResumeTurn,
     Steer,
@@ -100,7 +101,7 @@ def _reasons(  # noqa: C901, PLR0912  # a table: one case a command
             yield from () if _steerable(session) else (NotSteerable,)
         case Inject():
             yield from _against_input(session)
-        case Pause() | Unpause():
+        case Pause() | Unpause() | Renew():
             yield from (SessionClosed,) if session.closing else ()
         case WaitTurn():
             yield from (TurnNotFound,) if session.find(command.turn_id) is None else ()

@@ -94,3 +94,30 @@ def test_every_setting_says_what_it_is_for() -> None:
     for name, field in WorkerSettings.model_fields.items():
         assert field.description, name
         assert field.description.endswith("."), name
+
+
+def test_a_worker_has_a_version_when_both_halves_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B65: without them it has none, as ever."""
+    assert WorkerSettings.load().version is None
+    monkeypatch.setenv("PERDURE_DEPLOYMENT", "support")
+    with pytest.raises(ConfigurationError, match="set PERDURE_BUILD_ID or give --build-id"):
+        _ = WorkerSettings.load().version
+    assert WorkerSettings.load(build_id="2f9c1e0").version == ("support", "2f9c1e0")
+    monkeypatch.delenv("PERDURE_DEPLOYMENT")
+    monkeypatch.setenv("PERDURE_BUILD_ID", "ghcr.io/acme/support@sha256:2f9c1e0")
+    with pytest.raises(ConfigurationError, match="only the build id is there: set PERDURE_DEPLOYMENT"):
+        _ = WorkerSettings.load().version
+
+
+@pytest.mark.parametrize("name", ["a.b", "a:b", "__a", " a", "a'b", "", "a\n", "ü", "a" * 101])
+def test_a_deployment_has_a_name_that_the_server_takes(name: str) -> None:
+    """A worker with another one gets no work, and nobody says so."""
+    with pytest.raises(ConfigurationError, match="deployment can't be"):
+        WorkerSettings.load(deployment=name)
+
+
+@pytest.mark.parametrize("build_id", ["__a", " a", "a'b", "", "a\n", "a b", "a" * 129])
+def test_a_build_id_is_one_that_the_server_takes(build_id: str) -> None:
+    """It stands in queries and commands."""
+    with pytest.raises(ConfigurationError, match="build_id can't be"):
+        WorkerSettings.load(build_id=build_id)

@@ -91,7 +91,8 @@ async def _serve(app: App, name: str, wishes: Wishes, settings: WorkerSettings) 
 
 def _settings(wishes: Wishes) -> WorkerSettings:
     load = deployed.settings.WorkerSettings.load
-    given: dict[str, object] = {"task_queue": wishes.task_queue}
+    # A version would have to be made current before it gets any session.
+    given: dict[str, object] = {"task_queue": wishes.task_queue, "deployment": None, "build_id": None}
     if wishes.data_dir is not None:
         given["home"] = wishes.data_dir.absolute()
     settings = load(**given)

@@ -23,6 +23,7 @@ from perdure.cli import (
     steering,
     stopping,
     turns,
+    upgrading,
 )
 from perdure.cli.failures import ExitCode
 from perdure.cli.frame import end_program, reflow
@@ -63,7 +64,7 @@ def make_app() -> typer.Typer:
     app.callback()(perdure)
     for module in (
         *(chat, turns, serving, reading, stopping, steering, control),
-        *(answering, settling, states, rehearsing),
+        *(answering, settling, states, rehearsing, upgrading),
     ):
         module.register(app)
     return app

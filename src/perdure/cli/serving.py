@@ -35,6 +35,13 @@ DataDir: TypeAlias = Annotated[
     typer.Option("--data-dir", file_okay=False, help="Folder of all data; PERDURE_HOME, or your data folder."),
 ]
 
+Deployment: TypeAlias = Annotated[
+    str | None, typer.Option("--deployment", metavar="NAME", help="Its worker deployment, or PERDURE_DEPLOYMENT.")
+]
+BuildId: TypeAlias = Annotated[
+    str | None, typer.Option("--build-id", metavar="ID", help="Its version there, or PERDURE_BUILD_ID.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
@@ -50,6 +57,7 @@ def register(app: typer.Typer) -> None:
         panel=SERVING,
         examples=(
             "perdure worker my_module:app",
+            "perdure worker my_module:app --deployment support --build-id 2f9c1e0",
             "TEMPORAL_ADDRESS=temporal.example.com:7233 perdure worker my_module:app",
         ),
     )(worker)
@@ -82,15 +90,20 @@ async def dev(wishes: Wishes, *, app: AppName) -> None:
     await develop(load(app), app, wishes)
 
 
-async def worker(server: Server, *, app: AppName) -> None:
+async def worker(server: Server, *, app: AppName, deployment: Deployment = None, build_id: BuildId = None) -> None:
     """Serve an app on a Temporal server that runs already.
 
     Start as many as you like: they share the work. On SIGTERM or Ctrl-C a worker takes no new work and gives what runs
     time to end. Settings are read from PERDURE_ variables.
+
+    With --deployment and --build-id it is a version of a Temporal worker deployment, which gets sessions once it is
+    made the current one: `temporal worker deployment set-current-version`. docs/upgrades.md has the steps.
     """
     stop_early()
     place = server.place
-    settings = deployed.settings.WorkerSettings.load(task_queue=place.task_queue, storage=place.storage)
+    given = {"deployment": deployment, "build_id": build_id}
+    version = {name: value for name, value in given.items() if value is not None}
+    settings = deployed.settings.WorkerSettings.load(task_queue=place.task_queue, storage=place.storage, **version)
     served = load(app)
     deployed.logs.configure(settings, sys.stderr)
     await deployed.running.run_worker(served, settings, address=place.address, namespace=place.namespace)

@@ -7,10 +7,10 @@ from perdure.client import making, opening, reading
 from perdure.client.answers import Answers
 from perdure.client.states import States
 from perdure.client.turns import Turns
-from perdure.commands import Close, Pause, Unpause
+from perdure.commands import Close, Pause, Renew, Unpause
 from perdure.contract import SessionStart
 from perdure.identity import SessionKey
-from perdure.results import CloseReceipt, PauseReceipt
+from perdure.results import CloseReceipt, PauseReceipt, RenewReceipt
 
 
 class SessionHandle(Turns, Answers, States):
@@ -36,6 +36,16 @@ class SessionHandle(Turns, Answers, States):
         It stays readable, and a new turn opens it again as it was, from the archive; without one, empty.
         """
         return await self._update(commands.CLOSE, making.made(Close, reason=reason, actor=actor), CloseReceipt)
+
+    async def renew(self, *, actor: str | None = None) -> RenewReceipt:
+        """Have the session go on in a new run as soon as nothing is in flight; nothing of it changes or is lost.
+
+        With worker versions that takes it to the one that is current.
+
+        Raises:
+            ContextTooLarge: it is too large for that; set PERDURE_STORAGE.
+        """
+        return await self._update(commands.RENEW, making.made(Renew, actor=actor), RenewReceipt)
 
     async def fork(self, session_id: str) -> SessionHandle:
         """Create another session of the same agent and user from this one's state: what it knows, not its history.
