@@ -46,27 +46,32 @@ class InquiryActivities:
             return Finding(outcome="unknown", why=f"this worker has no tool {invocation.tool!r} that can tell")
         with correlated(invocation, f"reconcile {tool.name}"):
             async with beating():
-                outcome = await self._ask(tool, invocation)
-        if outcome.kind == "did_not_happen":
+                finding = await self._ask(tool, invocation)
+        if finding.outcome == "did_not_happen":
             _wait_for_the_end(inquiry)
-        return self._finding(tool, invocation, outcome)
+        return finding
 
-    async def _ask(self, tool: Tool, invocation: ToolInvocation) -> Outcome:
+    async def _ask(self, tool: Tool, invocation: ToolInvocation) -> Finding:
         if tool.reconcile is None:
-            return Outcome.unknown()
+            return Finding(outcome="unknown")
         try:
             async with asyncio.timeout(tool.timeout.total_seconds()):
-                return await tool.reconcile(self._environment.context(tool, invocation))
-        except asyncio.CancelledError:
-            what = f"the inquiry of {tool.name}"
-            raise stopped(what) from None
-        except Exception as error:
-            if activity.info().attempt >= ATTEMPTS:
-                return Outcome.unknown()
+                outcome = await tool.reconcile(self._environment.context(tool, invocation))
+            return self._finding(tool, invocation, outcome)
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and (activity.is_cancelled() or activity.is_worker_shutdown()):
+                what = f"the inquiry of {tool.name}"
+                raise stopped(what) from None
             words = f"{tool.name} could not tell what became of its call: {type(error).__name__}"
+            if activity.info().attempt >= ATTEMPTS:
+                return Finding(outcome="unknown", why=words)
             raise failure(words, type(error).__name__, final=False, cause=error) from error
 
-    def _finding(self, tool: Tool, invocation: ToolInvocation, outcome: Outcome) -> Finding:
+    def _finding(self, tool: Tool, invocation: ToolInvocation, outcome: object) -> Finding:
+        if not isinstance(outcome, Outcome):
+            return Finding(
+                outcome="unknown", why=f"{tool.name}'s reconcile gave no Outcome but {type(outcome).__name__}"
+            )
         match outcome.kind:
             case "happened":
                 blocks = outputs.blocks(thaw(outcome.result))

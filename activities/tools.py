@@ -147,10 +147,15 @@ class Attempt:
     def _may_repeat(self) -> bool:
         return not self._once and self.number < self.tool.attempts
 
+    @property
+    def _over(self) -> bool:
+        """Whether the tool has surely ended with its attempt: a function in a thread can't be stopped."""
+        return inspect.iscoroutinefunction(self.tool.function)
+
     def stopped(self) -> ApplicationError:
         """Return what an attempt ends with that was cancelled, by the session or by a worker that stops."""
         if self._once:
-            return _uncertain(f"{self.tool.name} was stopped while it ran")
+            return _uncertain(f"{self.tool.name} was stopped while it ran", over=self._over)
         return stopped(self.tool.name)
 
     def failed(self, error: BaseException) -> str:
@@ -165,13 +170,12 @@ class Attempt:
         if isinstance(error, ToolError):
             words = _text(error) or type(error).__name__
             if error.uncertain and self._once:
-                raise _uncertain(words)
+                raise _uncertain(words)  # the tool itself has said so, and is over
             if error.retryable and self._may_repeat:
                 raise failure(words, "ToolError", final=False)
             return words
         if self._once and _outcome_unknown(error):
-            # A function in a thread can't be stopped: it may still be at it.
-            raise _uncertain(words, over=inspect.iscoroutinefunction(self.tool.function))
+            raise _uncertain(words, over=self._over)
         if self._may_repeat:
             raise failure(words, type(error).__name__, final=False, cause=error)
         return f"{words} (after {self.number} attempts)" if self.number > 1 else words

@@ -112,7 +112,7 @@ class Flights:
                     assert_never(wish.wanted)
 
     def _start(self, wish: Wish) -> None:
-        about = "archive" if isinstance(wish, KeepTranscript) else f"turn:{wish.turn_id}"
+        about = f"turn:{wish.turn_id}" if wish.turn_id else "the session"
         group = workflow.create_event_group(about, label=about.replace(":", " ", 1))
         with group.scope():  # the task has to be made inside: it takes the scope with it
             match wish:

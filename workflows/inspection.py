@@ -111,5 +111,6 @@ def _by(what: str, actor: str | None) -> str:
 
 def _code(text: str) -> str:
     """Return foreign text, shortened, as a code span, which renders nothing that is in it."""
-    shown = text if len(text) <= SHOWN_TEXT else f"{text[: SHOWN_TEXT - 1]}…"
-    return "`" + shown.replace("`", "'").replace("\n", " ") + "`"
+    line = " ".join("".join(char if char.isprintable() else " " for char in text[: 2 * SHOWN_TEXT]).split())
+    shown = line if len(line) <= SHOWN_TEXT else f"{line[: SHOWN_TEXT - 1]}…"
+    return "`" + shown.replace("`", "'") + "`"

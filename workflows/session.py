@@ -89,6 +89,7 @@ from perdure.views import (
     respond_receipt,
     resume_receipt,
     session_view,
+    snapshot,
     steer_receipt,
     submit_receipt,
     transcript_page,
@@ -217,7 +218,7 @@ class AgentSession:
             return
         try:
             command = wire.command(name, args, by_signal=True)
-            admit(self._session, command)
+            admit(self._session, command, workflow.now())
         except PerdureError as error:
             self._take(CommandRejected(_now(), name[:200], type(error).__name__, str(error)[:500]))
             return
@@ -293,7 +294,7 @@ class AgentSession:
 
     def _check(self, command: AnyCommand) -> None:
         try:
-            admit(self._session, command)
+            admit(self._session, command, workflow.now())
         except PerdureError as error:
             raise wire.failure(error) from None
 
@@ -383,7 +384,7 @@ class AgentSession:
         """Return the state; `{"context": false}` leaves the messages out."""
         self._readable()
         request = wire.read(StateRequest, contract.AGENT_STATE, raw)
-        state = self._session.state
+        state = snapshot(self._session)
         if not request.context:
             return state.model_copy(update={"context": ()})
         if json_bytes(state) > MAX_STATE_BYTES:
@@ -515,11 +516,13 @@ class AgentSession:
     async def _continue_as_new(self) -> None:
         """Let those who wait ask the next run, then carry the whole session over. What comes meanwhile is taken too."""
         self._draining = True
-        await workflow.wait_condition(workflow.all_handlers_finished)
-        if self._goes(patches.ANSWER_THEN_RENEW):
-            await self._let_answers_out()
+        try:
+            await workflow.wait_condition(workflow.all_handlers_finished)
+            if self._goes(patches.ANSWER_THEN_RENEW):
+                await self._let_answers_out()
+        finally:
+            self._draining = False  # also when the workflow is cancelled here
         if not self._small_enough():  # something large was accepted meanwhile
-            self._draining = False
             return
         start = {"carried": self._session.model_dump(mode="json"), "ways": patches.ALL}
         workflow.continue_as_new(
@@ -558,7 +561,7 @@ def _begin(workflow_id: str, raw: RawValue) -> tuple[Session, frozenset[str], Op
     key = SessionKey.parse(workflow_id)
     start = wire.read(SessionStart, wire.WORKFLOW_INPUT, raw)
     if start.carried is None:
-        session = Session.new(key, start.seed, start.permissions)
+        session = Session.new(key, start.seed, start.permissions, start.unset)
         ways = next((ways for mark, ways in patches.MARKS if workflow.patched(mark)), ())
         if patches.ARCHIVE not in ways:
             return session, frozenset(ways), None

@@ -56,7 +56,7 @@ async def _look_up(ctx: ToolContext) -> Outcome:
     return Outcome.did_not_happen() if answer.status_code == 404 else Outcome.unknown()
 
 
-@tool(effect=Effect.ONCE, approval="ask", subject=lambda arguments: str(arguments["order_id"]), reconcile=_look_up)
+@tool(effect=Effect.ONCE, approval="safety", subject=lambda arguments: str(arguments["order_id"]), reconcile=_look_up)
 async def submit_large_refund(ctx: ToolContext, order_id: str, reason: str) -> dict[str, Any]:
     """Open a refund request for an order over the limit, after submit_refund_request was refused for that.
 

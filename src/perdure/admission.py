@@ -51,12 +51,14 @@ MIN_COMPACTABLE = 2
 """Messages. The last one stays as it is."""
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from perdure.session import Session
     from perdure.turns import TurnRecord
 
 
-def admit(session: Session, command: AnyCommand) -> None:  # noqa: C901, PLR0912  # a table: one case a command
-    """Check that a command can be carried out now.
+def admit(session: Session, command: AnyCommand, at: datetime | None = None) -> None:  # noqa: C901, PLR0912  # a table: one case a command
+    """Check that a command can be carried out now, which is the time `at`, if that matters.
 
     Raises:
         CommandRefused: it can't; the class says why.
@@ -79,7 +81,7 @@ def admit(session: Session, command: AnyCommand) -> None:  # noqa: C901, PLR0912
             _check_open(session)
             admit_response(session, command)
         case Reconcile():
-            _admit_outcomes(session, command)
+            _admit_outcomes(session, command, at)
         case UpdateState():
             _admit_changes(session, command)
         case ClearContext():
@@ -265,8 +267,17 @@ def _check_asides(session: Session) -> None:
 # ---- answers ----------------------------------------------------------------------------------------------------
 
 
-def _admit_outcomes(session: Session, command: Reconcile) -> None:
+def _admit_outcomes(session: Session, command: Reconcile, at: datetime | None) -> None:
     _check_open(session)
+    for one in session.uncertain:
+        stated = command.outcomes.get(one.operation_id)
+        early = at is not None and one.over_by is not None and at < one.over_by
+        if stated is not None and stated.outcome == "did_not_happen" and early:
+            msg = (
+                f"{one.tool} (operation {one.operation_id}) may still be under way until {one.over_by}: "
+                "look again after that, and say then that it did not happen"
+            )
+            raise UncertainOperations(msg)
     flying = [one.operation_id for one in session.uncertain if one.doubt is Doubt.FLYING]
     wanted = {one.operation_id for one in session.uncertain} - set(flying)
     given = command.outcomes.keys()

@@ -237,11 +237,16 @@ class ToolAnswer(Frozen):
     result: ToolResultBlock
 
 
+Setting: TypeAlias = Literal["permissions", "groups"]
+"""What an agent's definition says of a new session, where nobody has said otherwise."""
+
+
 class SessionStart(Frozen):
     """The workflow's input; every field may be missing, so that `{}` starts a session.
 
     `carried` is a whole session from the run before, and `ways` names what this run does in a newer way from its start.
     `seed` is the state that a new session begins with, and `permissions` its permissions, in place of its agent's.
+    `unset` are the settings that the seed does not decide, which the agent's definition gives with the first turn.
     `existed` says that Temporal knows of an earlier run: the archive must be asked before this one begins.
     """
 
@@ -250,6 +255,7 @@ class SessionStart(Frozen):
     seed: AgentState | None = None
     permissions: PermissionContext | None = None
     existed: bool = False
+    unset: tuple[Setting, ...] | None = None
 
 
 class PageRequest(Frozen):

@@ -12,7 +12,7 @@ from perdure.rules.interactions import concerned, decisions_of, find_request
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from perdure.commands import Respond
+    from perdure.commands import Decision, Respond
     from perdure.session import Session
     from perdure.turns import PlannedCall, Request
 
@@ -63,7 +63,18 @@ def _check_decisions(command: Respond, calls: tuple[PlannedCall, ...]) -> None:
             )
             raise InvalidCommand(msg)
     if command.remember:
+        _check_unedited(by_id, decisions)
         _check_memorable(call for call_id, call in by_id.items() if call_id in decisions and decisions[call_id].approve)
+
+
+def _check_unedited(asked: Mapping[str, PlannedCall], decisions: Mapping[str, Decision]) -> None:
+    for call_id, decision in decisions.items():
+        if decision.approve and decision.arguments not in (None, asked[call_id].plan.arguments):
+            msg = (
+                "what would be remembered is about the arguments that the model gave, and these are others; "
+                "answer without remember, or add a rule by update_state"
+            )
+            raise InvalidCommand(msg)
 
 
 def _check_memorable(approved: Iterable[PlannedCall]) -> None:

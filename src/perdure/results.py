@@ -181,7 +181,11 @@ class TurnAnswer(Frozen):
 
 
 class Operation(Frozen):
-    """One tool call whose outcome matters. `step` counts from 1, `index` from 0."""
+    """One tool call whose outcome matters. `step` counts from 1, `index` from 0.
+
+    What has not happened until `over_by` may still happen: nobody could stop the attempt, or the worker that made it
+    was lost.
+    """
 
     operation_id: str
     turn_id: str
@@ -191,6 +195,7 @@ class Operation(Frozen):
     arguments: JsonObject = EMPTY
     effect: Effect
     started_at: datetime | None = None
+    over_by: datetime | None = None
 
 
 InteractionKind = Literal["approval", "external", "reconciliation"]
@@ -284,7 +289,8 @@ class SessionView(Frozen):
     `answered` are the last requests that were answered. `unfinished` is the turn that was interrupted or failed last,
     or that is suspended; `stopped` says more of it when it can be resumed. `parked` is the turn that holds the queue
     until it is resumed or cancelled. `waiting_inputs` counts what was steered or injected and not seen yet. `clearing`
-    says that the context will be cleared when no turn runs, `compacting` that older messages become a summary.
+    says that the context will be cleared when no turn runs, `compacting` that older messages become a summary. `unset`
+    are the settings that the agent's definition still has to give, with the first turn.
     """
 
     status: SessionStatus
@@ -306,6 +312,7 @@ class SessionView(Frozen):
     clearing: bool = False
     compacting: bool = False
     usage: Usage = Field(default_factory=Usage)
+    unset: tuple[Text, ...] = ()
     messages: int = 0
     turns: int = 0
     history_length: int = 0

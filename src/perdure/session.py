@@ -5,11 +5,11 @@ How it changes is in `advance`, what it wants done is in `decide`, what it refus
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from pydantic import Field
 
-from perdure.contract import Limits, Mark
+from perdure.contract import Limits, Mark, Setting
 from perdure.former import Former, find_former, has_run
 from perdure.identity import SessionKey
 from perdure.messages import Message, ToolResultBlock, Usage, chain, chain_all, context_origin
@@ -85,7 +85,7 @@ class Session(Frozen):
     context_tokens: int = 0
     compact_for: Asker | None = None
     clear_for: Asker | None = None
-    unset: tuple[Literal["permissions", "groups"], ...] = ()
+    unset: tuple[Setting, ...] = ()
     transcript: tuple[TranscriptEntry, ...] = ()
     last_seq: int = 0
     archives: bool = False
@@ -105,11 +105,16 @@ class Session(Frozen):
 
     @classmethod
     def new(
-        cls, key: SessionKey, seed: AgentState | None = None, permissions: PermissionContext | None = None
+        cls,
+        key: SessionKey,
+        seed: AgentState | None = None,
+        permissions: PermissionContext | None = None,
+        unset: tuple[Setting, ...] | None = None,
     ) -> Session:
         """Return a session in which nothing has happened yet, with the contents of `seed` if one is given.
 
-        What neither `seed` nor `permissions` say comes from the agent's definition, with the first model call.
+        What neither `seed` nor `permissions` say comes from the agent's definition, with the first model call: all of
+        it without a seed, and with one what `unset` names.
         """
         base = seed or AgentState(session_id=key.session_id)
         fields: dict[str, object] = {
@@ -120,7 +125,8 @@ class Session(Frozen):
         }
         state = base.model_copy(update=fields)
         head = chain_all(context_origin(state.summary), state.context)
-        unset: tuple[Literal["permissions", "groups"], ...] = () if seed else ("permissions", "groups")
+        if unset is None:
+            unset = () if seed else ("permissions", "groups")
         return cls(
             state=state,
             head=head,

@@ -127,7 +127,6 @@ class Uncertain(Operation):
     plan: CallPlan | None = None
     run_id: str = ""
     attributes: FrozenMap[Text] = Field(default_factory=FrozenMap)
-    over_by: datetime | None = None
 
 
 class LateResult(Frozen):

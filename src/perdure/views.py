@@ -26,6 +26,7 @@ from perdure.results import (
 )
 from perdure.rules.archiving import checkpoint
 from perdure.rules.interactions import concerned
+from perdure.session import with_late_results
 from perdure.turns import Acting, Ask, CurrentTurn, Due, PlannedCall, Thinking, TurnRecord, Uncertain
 from perdure.values import Frozen, json_bytes
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from perdure.session import Session
+    from perdure.state import AgentState
 
 SHOWN_ANSWERS = 10
 """Requests that were answered, in a view."""
@@ -42,6 +44,11 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 SHORT_TEXT = 80
 """Characters of a queued input that a list shows."""
+
+
+def snapshot(session: Session) -> AgentState:
+    """Return the state as it stands, with what is known by now of calls that have settled late."""
+    return with_late_results(session).state.model_copy(update={"revision": session.state.revision})
 
 
 def session_view(session: Session, *, history_length: int = 0, history_size: int = 0) -> SessionView:
@@ -66,6 +73,7 @@ def session_view(session: Session, *, history_length: int = 0, history_size: int
         clearing=session.clear_for is not None,
         compacting=session.compaction is not None or session.compact_for is not None,
         usage=session.usage,
+        unset=session.unset,
         messages=len(session.state.context),
         turns=session.turn_count,
         history_length=history_length,

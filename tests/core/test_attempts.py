@@ -120,5 +120,7 @@ def test_an_attempt_in_a_thread_whose_outcome_is_unknown_may_still_be_under_way(
             Attempt(of, 1).failed(TimeoutError())
         return caught.value.details
 
+    assert Attempt(stoppable, 1).stopped().details == ()
+    assert tuple(Attempt(made(Effect.ONCE), 1).stopped().details) == (contract.NOT_OVER,)
     assert tuple(details(stoppable)) == ()
     assert tuple(details(made(Effect.ONCE))) == (contract.NOT_OVER,)

@@ -203,6 +203,29 @@ def test_approve_and_remember_writes_the_rule_that_was_shown_and_the_next_such_c
     assert [call.subject for call in life.asked.calls] == ["A2"]
 
 
+def test_what_a_person_has_corrected_is_not_remembered() -> None:
+    """B45, B46: the rule that was shown is about the arguments that the person took away."""
+    life = asking(PAY)
+    (call_id,) = call_ids(life)
+    edited = Decision.model_validate({"approve": True, "arguments": {"order_id": "A2"}})
+    with pytest.raises(InvalidCommand, match="without remember"):
+        life.respond({call_id: edited}, remember=True)
+    life.respond({call_id: edited})
+    assert life.session.state.permission_context.allow_rules == {}
+    (wish,) = decide(life.session)
+    assert isinstance(wish, CallTool)
+    assert "A2" in wish.plan.summary, "operators see what runs"
+    assert wish.plan.subject is None
+
+
+def test_answering_in_part_does_not_prolong_what_is_to_expire() -> None:
+    """B47: the rest expires when all of it would have."""
+    life = asking(PAY, SEND, limits=Limits(approval_timeout_seconds=60))
+    expires = life.asked.expires_at
+    life.respond({call_ids(life)[0]: Decision(True)})
+    assert life.asked.expires_at == expires
+
+
 def test_what_no_rule_may_answer_can_not_be_remembered() -> None:
     """B41: an ask for safety."""
     life = asking(Call("pay", Effect.ONCE, opinion=Opinion(behavior="ask", safety=True)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.admission import admit
+from perdure.commands import Reconcile, Settlement
 from perdure.decide import AskTool, CallModel, decide, inquiry, model_call
 from perdure.errors import InvalidCommand, UncertainOperations
 from perdure.facts import ToolLost
@@ -12,6 +14,7 @@ from perdure.operations import Effect
 from perdure.results import SessionStatus, TurnStatus
 from perdure.rules.outcomes import MAX_RERUNS
 from perdure.turns import Doubt
+from perdure.values import FrozenMap
 from perdure.views import reconcile_receipt
 from tests.support.invariants import digests_say_what_the_context_is
 from tests.support.lives import Call, Life, result_states
@@ -185,6 +188,25 @@ def test_a_suspended_turn_goes_on_in_a_new_run_when_somebody_says_what_happened(
     assert [run.outcome for run in record.runs] == [TurnStatus.SUSPENDED, None]
     entry = next(entry for entry in life.session.transcript if entry.data.get("command") == "reconcile")
     assert (entry.actor, entry.data["reason"]) == ("bob", "looked it up")
+
+
+def test_what_may_still_be_under_way_is_not_said_to_have_not_happened() -> None:
+    """B34: neither by its tool nor by a person; a moment later it may have."""
+    life = Life()
+    life.submit(turn_id="t1")
+    life.answer("", PAY)
+    life.take(ToolLost(life.now(), life.tool_operation(0), "its time was over", over=False))
+    (lost,) = life.session.uncertain
+    assert lost.over_by is not None
+    stated = Settlement.model_validate({"outcome": "did_not_happen"})
+    command = Reconcile(outcomes=FrozenMap({lost.operation_id: stated}), reason="looked it up")
+    with pytest.raises(UncertainOperations, match="under way until"):
+        admit(life.session, command, life.at)
+    admit(life.session, command, lost.over_by)
+    happened = Reconcile(
+        outcomes=FrozenMap({lost.operation_id: Settlement.model_validate({"outcome": "happened"})}), reason="seen"
+    )
+    admit(life.session, happened, life.at)
 
 
 def test_what_somebody_says_did_not_happen_is_run_under_the_same_id() -> None:

@@ -106,6 +106,9 @@ async def approve(
     """Let calls run that a session asks about. What would be run is shown first."""
     check_wait(wait=wait, timeout=timeout)
     edited = None if arguments is None else _object(arguments)
+    if edited is not None and remember:
+        msg = "--remember is about the arguments that are shown, and --arguments are others; say one of the two"
+        raise WrongUsage(msg)
     talk = await connected(target)
     asked = one_request((await talk.patiently(talk.handle.view)), "approval", request)
     chosen = _chosen(asked, call)

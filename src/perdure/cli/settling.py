@@ -3,14 +3,14 @@
 # typer reads the annotations when the program runs, so they are no strings here.
 
 import json
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from perdure.cli.answering import Wait, Yes
-from perdure.cli.asked import answerer, confirmed
+from perdure.cli.asked import answerer, argument_lines, confirmed
 from perdure.cli.call import connected
-from perdure.cli.entries import shortened
 from perdure.cli.failures import ExitCode, WrongUsage
 from perdure.cli.frame import PEOPLE, command
 from perdure.cli.options import Actor, Server, Target, Timeout, answering_server_options, session_options
@@ -65,15 +65,16 @@ async def uncertain(
         return
     for handle, one in found:
         say(named(handle))
-        say(f"  {_line(one)}")
+        for line in _lines(one):
+            say(f"  {line}")
     if not found:
         say("no operation's outcome is unknown, but for those that are still under way or being asked about")
 
 
-def _line(one: Operation) -> str:
-    return (
-        f"{one.operation_id}  {one.tool} {shortened(one.arguments)}, turn {one.turn_id}, begun {moment(one.started_at)}"
-    )
+def _lines(one: Operation) -> Iterator[str]:
+    under_way = "" if one.over_by is None else f", may be under way until {moment(one.over_by)}"
+    yield f"{one.operation_id}  {one.tool}, turn {one.turn_id}, begun {moment(one.started_at)}{under_way}"
+    yield from argument_lines(one.arguments)
 
 
 async def reconcile(
@@ -107,8 +108,9 @@ async def reconcile(
     call = await connected(target)
     known = {one.operation_id: one for one in (await call.patiently(call.handle.view)).uncertain}
     lines = [
-        f"{outcome.kind.replace('_', ' ')}: {_line(known[name]) if name in known else name}"
+        line
         for name, outcome in outcomes.items()
+        for line in (f"{outcome.kind.replace('_', ' ')}:", *(_lines(known[name]) if name in known else (name,)))
     ]
     if not confirmed(lines, "Is that so?", yes=yes):
         return ExitCode.REFUSED

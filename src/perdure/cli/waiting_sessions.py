@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from typing import TYPE_CHECKING
 
 from perdure.cli.terminal import complain
@@ -43,7 +44,7 @@ async def waiting(
 
 
 def named(handle: SessionHandle) -> str:
-    """Return the options that name a session."""
+    """Return the options that name a session, as a shell takes them."""
     key = handle.key
-    user = "" if key.user_id is None else f" -u {key.user_id}"
-    return f"-a {key.agent_id}{user} -s {key.session_id}"
+    user = [] if key.user_id is None else ["-u", key.user_id]
+    return shlex.join(["-a", key.agent_id, *user, "-s", key.session_id])

@@ -57,6 +57,7 @@ class SessionHandle(Turns, Answers, States):
             ContextTooLarge: the state is too large for the server; set PERDURE_STORAGE.
         """
         key = SessionKey(self.key.agent_id, session_id, self.key.user_id)
-        state = await reading.read_state_at_rest(self._workflow)
-        await opening.start(self.client, key, self._task_queue, SessionStart(seed=state))
+        state, view = await reading.read_state_at_rest(self._workflow)
+        given = SessionStart.model_validate({"seed": state, "unset": view.unset})
+        await opening.start(self.client, key, self._task_queue, given)
         return SessionHandle(self.client, key, self._task_queue, self._waits, self._archive)

@@ -55,8 +55,8 @@ async def _paged_state(workflow: Handle) -> AgentState | None:
     return state.model_copy(update={"context": tuple(messages)})
 
 
-async def read_state_at_rest(workflow: Handle) -> AgentState:
-    """Read the state of a session in which nothing runs or waits.
+async def read_state_at_rest(workflow: Handle) -> tuple[AgentState, SessionView]:
+    """Read the state and the view of a session in which nothing runs or waits.
 
     Raises:
         SessionBusy: something does.
@@ -72,7 +72,7 @@ async def read_state_at_rest(workflow: Handle) -> AgentState:
             msg = f"session {workflow.id} is busy; try again when it is at rest"
             raise SessionBusy(msg)
         if view.revision == state.revision:
-            return state
+            return state, view
     msg = f"session {workflow.id} does not come to rest; try again when nobody talks to it"
     raise SessionBusy(msg)
 

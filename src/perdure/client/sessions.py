@@ -91,7 +91,8 @@ class Sessions:
             ContextTooLarge: the state is too large for the server; set PERDURE_STORAGE.
         """
         handle = self.session(agent_id, session_id, user_id)
-        await start(self.client, handle.key, self._task_queue, SessionStart(seed=state, permissions=permissions))
+        given = SessionStart(seed=state, permissions=permissions, unset=None if state is None else undecided(state))
+        await start(self.client, handle.key, self._task_queue, given)
         return handle
 
     async def list(
@@ -115,6 +116,15 @@ class Sessions:
             calls.raise_for(error)
 
 
+def undecided(state: AgentState) -> tuple[contract.Setting, ...]:
+    """Return the settings that a state does not speak of: not even by an empty value."""
+    fields: tuple[tuple[contract.Setting, str], ...] = (
+        ("permissions", "permission_context"),
+        ("groups", "tool_context"),
+    )
+    return tuple(setting for setting, field in fields if field not in state.model_fields_set)
+
+
 def list_query(agent_id: str | None, user_id: str | None, status: SessionStatus | str | None) -> str:
     """Return the visibility query for sessions.
 
@@ -128,6 +138,8 @@ def list_query(agent_id: str | None, user_id: str | None, status: SessionStatus 
             msg = f"there is no status {str(status)!r}; there are {', '.join(known)}"
             raise InvalidCommand(msg)
         parts.append(f"{contract.ATTRIBUTE_STATUS} = '{status}'")
+        if str(status) != SessionStatus.CLOSED:  # one that was ended by force shows what it needed then
+            parts.append("ExecutionStatus = 'Running'")
     if agent_id is not None:
         parts.append(f"{contract.ATTRIBUTE_AGENT} = '{attribute_value(agent_id)}'")
     if user_id is not None:

@@ -6,11 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from perdure import commands
-from perdure.client import making
+from perdure.client import making, reading
 from perdure.client.addressed import Addressed
 from perdure.client.waiting import POLL_FIRST, POLL_LAST
 from perdure.commands import ClearContext, Compact
-from perdure.errors import StaleRevision
+from perdure.errors import SessionClosed, StaleRevision
 from perdure.results import ChangeReceipt
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ class States(Addressed):
         Raises:
             SessionBusy: a turn runs, or waits for somebody.
             UncertainOperations: the outcome of an operation is unknown.
+            SessionClosed: the session was ended while this waited.
         """
         command = making.made(ClearContext, when_idle=when_idle, actor=actor)
         receipt = await self._update(commands.CLEAR_CONTEXT, command, ChangeReceipt)
@@ -88,6 +89,9 @@ class States(Addressed):
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, POLL_LAST)
             view = await self.view()
+            if view.clearing and not await reading.is_open(self._workflow):
+                msg = f"session {self.workflow_id} was ended before its context was cleared"
+                raise SessionClosed(msg)
             receipt = ChangeReceipt(revision=view.revision, pending=view.clearing)
         return receipt.revision
 

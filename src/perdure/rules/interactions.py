@@ -21,6 +21,7 @@ from perdure.rules.permitting import deny_again
 from perdure.rules.runs import begin_run, end_run
 from perdure.session import Session, change, with_entry, with_state, with_turn_entry
 from perdure.turns import Acting, PlannedCall, Request
+from perdure.values import canonical_json
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from perdure.commands import Respond
     from perdure.facts import RequestAnswered
     from perdure.turns import CurrentTurn
+
+MAX_EDITED_SUMMARY = 200
+"""Characters of edited arguments that operators are shown."""
 
 REMEMBERED_ANSWERS = 50
 """How many answered requests a session knows, so that who is late is told what was decided, and by whom."""
@@ -72,8 +76,8 @@ def suspend(session: Session, at: datetime) -> Session:
     return end_run(change(session, current=current), at, current, TurnStatus.SUSPENDED)
 
 
-def _ask(session: Session, at: datetime, kind: InteractionKind) -> Session:
-    """Put a request to whoever can answer it."""
+def _ask(session: Session, at: datetime, kind: InteractionKind, *, expires_at: datetime | None = None) -> Session:
+    """Put a request to whoever can answer it; what is left of one that was answered in part expires when that did."""
     current = session.current
     if current is None:
         return session
@@ -85,7 +89,7 @@ def _ask(session: Session, at: datetime, kind: InteractionKind) -> Session:
         ),
         kind=kind,
         asked_at=at,
-        expires_at=_after(at, limits.approval_timeout_seconds) if approval else None,
+        expires_at=expires_at or (_after(at, limits.approval_timeout_seconds) if approval else None),
         remind_at=_after(at, limits.approval_reminder_seconds) if approval else None,
     )
     current = change(current, requests=(*current.requests, request), asked=current.asked + 1)
@@ -172,7 +176,7 @@ def _take_decisions(session: Session, at: datetime, request: Request, answer: Re
     )
     session = _answered(session, at, request, words, answer.actor)
     if any(call.asking for call in calls_of(session)):
-        session = _ask(session, at, "approval")
+        session = _ask(session, at, "approval", expires_at=request.expires_at)
     return session
 
 
@@ -221,7 +225,9 @@ def _decided(session: Session, at: datetime, call: PlannedCall, decision: Decisi
         return result_entry(session, at, call, result)
     free = change(call, ask=None)
     if decision.arguments is not None and decision.arguments != call.plan.arguments:
-        free = change(free, plan=change(call.plan, arguments=decision.arguments), edited=True)
+        words = f"edited: {canonical_json(decision.arguments).decode()}"
+        plan = change(call.plan, arguments=decision.arguments, subject=None, summary=words[:MAX_EDITED_SUMMARY])
+        free = change(free, plan=plan, edited=True)
     return with_calls(session, lambda each: free if each.operation_id == call.operation_id else each)
 
 

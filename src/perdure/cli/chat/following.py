@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from perdure.cli.chat.outcome import Outcome
     from perdure.cli.chat.screens import Screen
     from perdure.messages import Message
-    from perdure.results import Receipt
+    from perdure.results import Receipt, SessionView
 
 GLANCE = 0.25
 """Seconds between two looks at what the turns do. A look leaves no event."""
@@ -47,6 +47,8 @@ class Following:
         self._looking: asyncio.Task[None] | None = None
         self._idle = asyncio.Event()
         self._idle.set()
+        self.asked: tuple[str, ...] = ()
+        """The requests that were shown last, by their ids."""
         self.interrupting = False
         """Whether somebody has asked to stop what runs, which is shown then instead of what that does."""
 
@@ -159,5 +161,10 @@ class Following:
 
     async def _tell_what_is_asked(self) -> None:
         """Show what a turn waits for, and how somebody can answer."""
-        for line in asked_lines(await self._call.handle.view()):
+        self.tell_asked(await self._call.handle.view())
+
+    def tell_asked(self, view: SessionView) -> None:
+        """Show what a session asks, and keep in mind that it was shown."""
+        self.asked = tuple(request.request_id for request in view.interactions)
+        for line in asked_lines(view):
             self._screen.note(line)

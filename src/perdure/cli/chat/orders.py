@@ -164,8 +164,13 @@ class Orders:
         await self._decide(approve=False, reason=reason or None)
 
     async def _decide(self, *, approve: bool, remember: bool = False, reason: str | None = None) -> None:
-        """Answer what the session asks, and follow the turn that goes on."""
-        request = one_request(await self._view(), "approval", None)
+        """Answer what was shown, and follow the turn that goes on. What asks now and was not shown is shown first."""
+        view = await self._view()
+        request = one_request(view, "approval", None)
+        if request.request_id not in self._following.asked:
+            self._screen.note("something else is asked now:")
+            self._following.tell_asked(view)
+            return
         await self._following.follow(
             request.turn_id,
             lambda: self._call.once(
