@@ -18,7 +18,16 @@ MODELS = (
     "Usage",
 )
 SESSIONS = (
-    *("CloseReceipt", "Interaction", "InterruptReceipt", "Operation", "Receipt", "SessionHandle"),
+    *(
+        "CloseReceipt",
+        "ForgetReceipt",
+        "Interaction",
+        "KnownSession",
+        "InterruptReceipt",
+        "Operation",
+        "Receipt",
+        "SessionHandle",
+    ),
     *("SessionInfo", "SessionKey", "SessionView", "Sessions", "SteerReceipt", "TranscriptEntry", "TurnError"),
     *("TurnResult", "TurnStatus", "TurnView"),
 )
@@ -28,7 +37,16 @@ VALUES = (
     *("ToolContextState", "ToolResultBlock", "ToolUseBlock", "Verification"),
 )
 ERRORS = (
-    *("ContextTooLarge", "InteractionNotFound", "InvalidCommand", "InvalidSessionKey", "NotResumable", "NotSteerable"),
+    *(
+        "ArchiveUnavailable",
+        "ConfigurationError",
+        "ContextTooLarge",
+        "InteractionNotFound",
+        "InvalidCommand",
+        "InvalidSessionKey",
+        "NotResumable",
+        "NotSteerable",
+    ),
     *("PerdureError", "QueueFull", "RollbackRefused", "RunConflict", "ServerUnavailable", "SessionBusy"),
     *("SessionClosed", "SessionExists", "SessionNotFound", "SetupRequired", "StaleRevision", "StaleRun"),
     *("TurnConflict", "TurnNotFound", "UncertainOperations"),

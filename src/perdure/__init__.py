@@ -29,8 +29,10 @@ from perdure.plan import PlanModeContext
 from perdure.providers import OpenAIChatModel
 from perdure.results import (
     CloseReceipt,
+    ForgetReceipt,
     Interaction,
     InterruptReceipt,
+    KnownSession,
     Operation,
     PauseReceipt,
     Receipt,
@@ -61,8 +63,10 @@ __all__ = [
     "Decision",
     "Delta",
     "Effect",
+    "ForgetReceipt",
     "Interaction",
     "InterruptReceipt",
+    "KnownSession",
     "Message",
     "Model",
     "ModelError",

@@ -57,6 +57,14 @@ NO_REPLAY = "TMPRL1100"
 """What the SDK says of a history that does not replay on the worker's code."""
 
 
+GONE = ("Failed decoding arguments", contract.UNAVAILABLE.decode(), "can't be retrieved from external storage")
+"""What the SDK, a command and a session's start say when one replays without what it has stored outside of history."""
+
+
+class PayloadsGone(SetupRequired):
+    """What the session has stored outside of history can't be read where it is replayed."""
+
+
 class NotOpenYet(ServerUnavailable):
     """The session is being opened: it can be read in a moment."""
 
@@ -134,6 +142,12 @@ async def _query_once(handle: Handle, name: str, args: Sequence[object]) -> RawV
         if NO_REPLAY in str(error):
             msg = f"the session's worker can't go on with it: run `perdure replay --from-server` ({error})"
             raise ServerUnavailable(msg) from error
+        if any(words in str(error) for words in GONE):
+            msg = (
+                f"what session {handle.id} has stored outside of history is not there any more, or its worker can't "
+                "read it: set PERDURE_STORAGE for all workers and clients alike"
+            )
+            raise PayloadsGone(msg) from error
         if contract.NOT_OPEN_YET in str(error):
             msg = f"session {handle.id} waits for the archive, which has what it was before; is it down?"
             raise NotOpenYet(msg) from error

@@ -355,3 +355,30 @@ class SessionInfo(Frozen):
     status: SessionStatus
     started_at: datetime
     closed_at: datetime | None = None
+
+
+class KnownSession(Frozen):
+    """A session that something is kept of: by Temporal, which has so many `runs`, by the archive, or in files."""
+
+    key: SessionKey
+    open: bool = False
+    runs: int = 0
+    archived: bool = False
+    files: int = 0
+
+
+class ForgetReceipt(Frozen):
+    """What went when a user was forgotten.
+
+    `ended` counts the sessions that were open; `entries`, `checkpoints` and `files` what the archive and the storage
+    had; `deleted` the runs that Temporal has agreed to delete, which takes it a moment. It holds `held` more, until its
+    retention is over: it does not delete for us.
+    """
+
+    sessions: tuple[SessionKey, ...] = ()
+    ended: int = 0
+    entries: int = 0
+    checkpoints: int = 0
+    files: int = 0
+    deleted: int = 0
+    held: int = 0

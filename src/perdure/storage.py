@@ -7,9 +7,11 @@ means two things.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import re
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,7 +55,7 @@ class Directory:
 
     def put(self, workflow_id: str, data: bytes) -> str:
         """Store data for a session and return its name. Durable when this returns."""
-        name = f"{hashlib.sha256(workflow_id.encode()).hexdigest()[:32]}/{hashlib.sha256(data).hexdigest()}"
+        name = f"{_folder(workflow_id)}/{hashlib.sha256(data).hexdigest()}"
         path = self._root / name
         if path.exists():
             return name
@@ -85,6 +87,27 @@ class Directory:
             raise NotStoredError(name)
         return data
 
+    def count(self, workflow_id: str) -> int:
+        """Return how many files are stored for a session."""
+        folder = self._root / _folder(workflow_id)
+        return sum(not path.name.startswith(".") for path in folder.iterdir()) if folder.exists() else 0
+
+    def forget(self, workflow_id: str) -> int:
+        """Remove all that is stored for a session, and return how many files that was."""
+        files = self.count(workflow_id)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self._root / _folder(workflow_id))
+        return files
+
+    @property
+    def beside(self) -> Directory:
+        """What tools have returned: the store beside this one of payloads."""
+        return Directory(self._root.parent / RESULTS)
+
+
+def _folder(workflow_id: str) -> str:
+    return hashlib.sha256(workflow_id.encode()).hexdigest()[:32]
+
 
 class DirectoryDriver(StorageDriver):
     """Temporal's external storage on a `Directory`."""
@@ -92,6 +115,11 @@ class DirectoryDriver(StorageDriver):
     def __init__(self, directory: Directory) -> None:
         """Use this directory."""
         self._directory = directory
+
+    @property
+    def directories(self) -> tuple[Directory, Directory]:
+        """Where payloads are stored, and what tools have returned."""
+        return self._directory, self._directory.beside
 
     def name(self) -> str:
         """Return the name that references carry."""
@@ -162,6 +190,15 @@ def stores(converter: DataConverter) -> bool:
     """Tell whether a converter keeps large payloads outside of history."""
     storage = converter.external_storage
     return storage is not None and storage.driver_selector is not _store_nothing
+
+
+def directories(converter: DataConverter) -> tuple[Directory, ...]:
+    """Return where the sessions of a setup have what is stored outside of history."""
+    storage = converter.external_storage
+    if storage is None or not stores(converter):
+        return ()
+    drivers = [driver for driver in storage.drivers if isinstance(driver, DirectoryDriver)]
+    return tuple(directory for driver in drivers for directory in driver.directories)
 
 
 def _store_nothing(_: StorageDriverSelectContext, __: Payload) -> None:

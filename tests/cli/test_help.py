@@ -12,7 +12,7 @@ COMMANDS = (
     *("chat", "submit", "ask", "result"),
     *("interrupt", "resume", "cancel", "steer", "inject", "pause", "unpause", "close"),
     *("approvals", "approve", "deny", "respond", "uncertain", "reconcile"),
-    *("clear", "compact", "fork", "export", "import"),
+    *("clear", "compact", "fork", "export", "import", "forget"),
     *("turn", "state", "view", "transcript", "sessions"),
 )
 
@@ -76,6 +76,9 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         (["replay"], "--from-server"),
         (["replay", "nowhere", "--from-server"], "--from-server"),
         (["replay", "nowhere"], "nowhere"),
+        (["forget"], "--anonymous"),
+        (["forget", "-u", " "], "--anonymous"),
+        (["forget", "-u", "alice", "--anonymous"], "--anonymous"),
         (["worker", "tests.cli.sample:app", "--build-id", "1"], "PERDURE_DEPLOYMENT or give --deployment"),
         (["worker", "tests.cli.sample:app", "--deployment", "a.b", "--build-id", "1"], "letters, digits"),
         (["upgrade", "--rate", "0"], "--rate"),

@@ -47,6 +47,15 @@ def test_each_deployment_folder_is_there_whole(files: set[str], folder: str) -> 
     assert {f"perdure/_deploy/{path}" for path in written} <= files
 
 
+def test_the_archive_brings_its_migrations(files: set[str]) -> None:
+    scripts = ROOT / "src" / "perdure" / "archive" / "migrations"
+    written = {
+        path.relative_to(ROOT / "src").as_posix() for path in scripts.rglob("*.*") if path.suffix in (".py", ".mako")
+    }
+    assert len(written) > 3
+    assert written <= files
+
+
 def test_what_is_not_for_users_is_left_out(files: set[str]) -> None:
     assert not [file for file in files if "test_" in file or "/tests/" in file or "__pycache__" in file]
 
@@ -64,6 +73,15 @@ USE = """
 import sys
 import perdure
 from perdure.deployment import deployment_root, make_importable
+
+from perdure.archive import Archive
+import asyncio, pathlib, tempfile
+
+with tempfile.TemporaryDirectory() as folder:
+    archive = Archive.at(f"sqlite:///{folder}/archive.db")
+    asyncio.run(archive.prepare())
+    assert asyncio.run(archive.sessions(user_id=None)) == ()
+    asyncio.run(archive.aclose())
 
 make_importable()
 import activities.model, worker.settings, workflows.session

@@ -3,62 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Self, TypeVar, cast
 
-from sqlalchemy import ColumnElement, delete, func, inspect, select
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError, TimeoutError as PoolTimeoutError
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from perdure.archive.migrating import migrate
-from perdure.archive.tables import CHECKPOINTS, ENTRIES, SESSIONS, WRITES, engine_for, file_of, parsed
+from perdure.archive import writing
+from perdure.archive.tables import (
+    CHECKPOINTS,
+    ENTRIES,
+    SESSIONS,
+    THREADS,
+    WRITES,
+    engine_for,
+    file_of,
+    make_file,
+    parsed,
+)
+from perdure.archive.values import Checkpoint, Forgotten
+from perdure.archive.writing import column
 from perdure.errors import ArchiveUnavailable
 from perdure.identity import SessionKey
 from perdure.results import TranscriptEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from sqlalchemy import Connection, Table
+    from sqlalchemy import Connection
     from sqlalchemy.engine import URL
 
 PAGE_BYTES = 1_000_000
 PAGE_ENTRIES = 10_000
-FETCHED = 200
+FETCHED = 50
 """Entries that are asked for at once; a page ends by its bytes, and one entry may be megabytes."""
-
-NUL = "\N{REPLACEMENT CHARACTER}"
-"""What stands for NUL in a column: PostgreSQL has no place for it. The entry itself has it, escaped as JSON does."""
 
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """A closed session as JSON, whose last entry is `seq`."""
-
-    seq: int
-    at: datetime
-    data: str
-
-
-@dataclass(frozen=True, slots=True)
-class Forgotten:
-    """How much was removed."""
-
-    sessions: int = 0
-    entries: int = 0
-    checkpoints: int = 0
-
-
 class Archive:
-    """An archive in an SQL database. Its methods belong to no event loop: each works in a thread.
+    """An archive in an SQL database. Its methods belong to no event loop: each is one transaction, in a thread.
 
     Every method raises `ArchiveUnavailable` when the database can't be reached or refuses, and `ConfigurationError`
-    when it is of a newer version. One that is cancelled may have done its work all the same.
+    when it is of a newer version. One that is cancelled may have done its work all the same, whole or not at all.
     """
 
     def __init__(self, url: URL, *, create: bool) -> None:
@@ -66,8 +56,11 @@ class Archive:
         self._url = url
         self._create = create
         self._engine = engine_for(url)
-        self._ready = False
+        self._newest = False
+        self._found = False
         self._preparing = Lock()
+        # Of its own: a database that hangs must not hold up what else of the process goes through threads.
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="perdure-archive")
 
     @classmethod
     def at(cls, url: str, *, create: bool = True) -> Self:
@@ -84,44 +77,45 @@ class Archive:
         """Return where it is, without a password."""
         return self._url.render_as_string(hide_password=True)
 
+    @property
+    def url(self) -> str:
+        """Where it is, with its password."""
+        return self._url.render_as_string(hide_password=False)
+
     # ---- what is kept -------------------------------------------------------------------------------------------
 
     async def append(self, workflow_id: str, entries: Sequence[TranscriptEntry]) -> None:
-        """Keep entries of a session, all or none. One that is there already stays as it is."""
-        rows = [_row(workflow_id, entry) for entry in entries]
+        """Keep entries of a session, all or none. One that is there already stays as it is.
 
-        def work(connection: Connection) -> None:
-            _know(connection, workflow_id)
-            if rows:
-                connection.execute(_insert(connection, ENTRIES).on_conflict_do_nothing(), rows)
-
-        await self._do(work)
+        Those of a session that was forgotten since are left out.
+        """
+        kept = tuple(entries)
+        await self._do(lambda connection: writing.append(connection, workflow_id, kept))
 
     async def keep_checkpoint(self, workflow_id: str, seq: int, at: datetime, data: str) -> None:
         """Keep a closed session in the place of an older one; an older one does not take the place of a newer."""
-        row = {"workflow_id": workflow_id, "seq": seq, "at": at, "session": data}
+        given = Checkpoint(seq, at, data)
+        await self._do(lambda connection: writing.keep_checkpoint(connection, workflow_id, given))
 
-        def work(connection: Connection) -> None:
-            _know(connection, workflow_id)
-            statement = _insert(connection, CHECKPOINTS).values(row)
-            newer = statement.excluded.seq >= CHECKPOINTS.c.seq
-            new = {name: statement.excluded[name] for name in ("seq", "at", "session")}
-            connection.execute(statement.on_conflict_do_update(index_elements=["workflow_id"], set_=new, where=newer))
+    async def forget(self, workflow_ids: Iterable[str], *, until: datetime | None = None) -> Forgotten:
+        """Remove all that there is of these sessions, and return how much it was. Doing it again does nothing.
 
-        await self._do(work)
+        What was on its way meanwhile is not taken any more: what happened up to `until`, or up to the last of what is
+        removed. A session that begins anew is. Each session is a transaction of its own.
+        """
+        removed = Forgotten()
+        for workflow_id in workflow_ids:
+            if await self._in_thread(self._exists):
+                removed += await self._do(
+                    lambda connection, each=workflow_id: writing.forget(connection, each, until), changes_form=True
+                )
+        return removed
 
-    async def forget(self, workflow_ids: Sequence[str]) -> Forgotten:
-        """Remove all that there is of these sessions, and return how much it was."""
-
-        def work(connection: Connection) -> Forgotten:
-            counts = [0, 0, 0]
-            for workflow_id in workflow_ids:
-                for place, table in enumerate((SESSIONS, ENTRIES, CHECKPOINTS)[::-1]):
-                    done = connection.execute(delete(table).where(table.c.workflow_id == workflow_id))
-                    counts[2 - place] += done.rowcount
-            return Forgotten(*counts)
-
-        return await self._do(work, nothing=Forgotten())
+    async def forgotten(self, workflow_id: str) -> datetime | None:
+        """Return up to when a session was forgotten; None if it was not, or a month ago."""
+        return await self._do(
+            lambda connection: writing.forgotten_until(connection, workflow_id), writes=False, nothing=None
+        )
 
     # ---- what is read -------------------------------------------------------------------------------------------
 
@@ -145,12 +139,13 @@ class Archive:
         """
         wanted: list[ColumnElement[bool]] = [ENTRIES.c.workflow_id == workflow_id, ENTRIES.c.seq > after]
         if turn_id is not None:
-            wanted.append(ENTRIES.c.turn_id == _column(turn_id))
+            wanted.append(ENTRIES.c.turn_id == column(turn_id))
         query = select(ENTRIES.c.entry).where(*wanted).order_by(ENTRIES.c.seq).limit(limit)
 
         def work(connection: Connection) -> tuple[TranscriptEntry, ...]:
-            found = connection.execution_options(yield_per=FETCHED).execute(query)
-            entries = map(TranscriptEntry.model_validate_json, _fitting(map(_first, found), max_bytes))
+            with connection.execution_options(yield_per=FETCHED).execute(query) as found:
+                texts = list(_fitting(map(_first, found), max_bytes))
+            entries = map(TranscriptEntry.model_validate_json, texts)
             return tuple(entry for entry in entries if turn_id is None or entry.turn_id == turn_id)
 
         return await self._do(work, writes=False, nothing=())
@@ -167,9 +162,9 @@ class Archive:
 
     async def sessions(self, *, user_id: str | None, agent_id: str | None = None) -> tuple[str, ...]:
         """Return the workflow ids of a user's sessions; of the anonymous user's for None."""
-        query = select(SESSIONS.c.workflow_id).where(SESSIONS.c.user_id.is_not_distinct_from(_column(user_id)))
+        query = select(SESSIONS.c.workflow_id).where(SESSIONS.c.user_id.is_not_distinct_from(column(user_id)))
         if agent_id is not None:
-            query = query.where(SESSIONS.c.agent_id == _column(agent_id))
+            query = query.where(SESSIONS.c.agent_id == column(agent_id))
 
         def work(connection: Connection) -> tuple[str, ...]:
             return tuple(sorted(map(_first, connection.execute(query))))
@@ -185,96 +180,91 @@ class Archive:
         await self._do(lambda _: None)
 
     async def aclose(self) -> None:
-        """Let go of all connections."""
-        await asyncio.to_thread(self._engine.dispose)
+        """Let go of all connections, when what is under way has ended. It can't be used any more."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._threads.shutdown(cancel_futures=True)
+        self._engine.dispose()
 
     async def _do(
-        self, work: Callable[[Connection], Answer], *, writes: bool = True, nothing: Answer | None = None
+        self,
+        work: Callable[[Connection], Answer],
+        *,
+        writes: bool = True,
+        changes_form: bool = False,
+        nothing: Answer | None = None,
     ) -> Answer:
-        """Do something in one transaction, in a thread; `nothing` is the answer where there is nothing of ours."""
-        return await asyncio.to_thread(self._work, work, writes=writes, nothing=nothing)
+        """Do something in one transaction; `nothing` is the answer where there is nothing of ours."""
 
-    def _work(self, work: Callable[[Connection], Answer], *, writes: bool, nothing: Answer | None) -> Answer:
-        with self._named():
-            if not self._prepared():
+        def done() -> Answer:
+            if not self._prepared(create=self._create or changes_form):
                 return cast("Answer", nothing)
             with self._transaction(writes=writes) as connection:
                 return work(connection)
+
+        return await self._in_thread(done)
+
+    async def _in_thread(self, work: Callable[[], Answer]) -> Answer:
+        def named() -> Answer:
+            with self._named():
+                return work()
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, named)
 
     @contextmanager
     def _transaction(self, *, writes: bool) -> Generator[Connection]:
         with self._engine.connect().execution_options(**{WRITES: writes}) as connection, connection.begin():
             yield connection
 
-    def _prepared(self) -> bool:
-        """Tell whether the tables are there, and make them if that is wanted."""
-        if self._ready:
-            return True
+    def _prepared(self, *, create: bool) -> bool:
+        """Tell whether the tables are there, and make them, or bring them to the newest form, if that is wanted."""
         with self._preparing:
-            if not self._create:
-                self._ready = self._has_tables()
-            elif not self._ready:
-                self._migrate()
-                self._ready = True
-        return self._ready
-
-    def _has_tables(self) -> bool:
-        file = file_of(self._url)
-        if file is not None and not file.exists():
-            return False
-        with self._engine.connect() as connection:
-            return inspect(connection).has_table(ENTRIES.name)
+            if self._gone():
+                self._newest = self._found = False
+            if self._newest:
+                return True
+            if not create:
+                self._found = self._found or self._exists()
+                return self._found
+            self._migrate()
+            self._newest = True
+            return True
 
     def _migrate(self) -> None:
-        file = file_of(self._url)
-        if file is not None:
-            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        from perdure.archive.migrating import migrate  # noqa: PLC0415  # alembic takes time, and is rarely needed
+
+        make_file(self._engine)
         with self._transaction(writes=True) as connection:
             migrate(connection)
+
+    def _gone(self) -> bool:
+        file = file_of(self._url)
+        return file is not None and not file.exists()
+
+    def _exists(self) -> bool:
+        """Tell whether there is anything of ours, which makes no file.
+
+        Raises:
+            ConfigurationError: it is of a newer version.
+        """
+        if self._gone():
+            return False
+        from perdure.archive.migrating import check_form  # noqa: PLC0415  # alembic takes time, and is rarely needed
+
+        with self._engine.connect() as connection:
+            return check_form(connection) is not None
 
     @contextmanager
     def _named(self) -> Generator[None]:
         """Raise what the database says as an error of ours, which names it, and never its password."""
         try:
             yield
-        except (SQLAlchemyError, PoolTimeoutError, OSError) as error:
+        except (SQLAlchemyError, OSError) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
-            first = str(cause).strip().partition("\n")[0]
+            first = str(cause).strip().partition("\n")[0] or type(cause).__name__
             msg = f"the archive {self} can't be used: {first}; is PERDURE_ARCHIVE_URL right, and the database up?"
             raise ArchiveUnavailable(msg) from error
-
-
-def _insert(connection: Connection, table: Table) -> postgresql.Insert | sqlite.Insert:
-    """Return an insert that can say what to do about a row that is there: the two dialects have the same words."""
-    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
-
-
-def _know(connection: Connection, workflow_id: str) -> None:
-    key = SessionKey.parse(workflow_id)
-    row = {
-        "workflow_id": workflow_id,
-        "agent_id": _column(key.agent_id),
-        "user_id": _column(key.user_id),
-        "session_id": _column(key.session_id),
-    }
-    connection.execute(_insert(connection, SESSIONS).values(row).on_conflict_do_nothing())
-
-
-def _row(workflow_id: str, entry: TranscriptEntry) -> dict[str, object]:
-    return {
-        "workflow_id": workflow_id,
-        "seq": entry.seq,
-        "at": entry.at,
-        "kind": entry.kind,
-        "turn_id": _column(entry.turn_id),
-        "run_id": _column(entry.run_id),
-        "actor": _column(entry.actor),
-        "entry": entry.model_dump_json(),
-    }
-
-
-def _column(text: str | None) -> str | None:
-    return None if text is None else text.replace("\0", NUL)
 
 
 def _first(row: Sequence[str]) -> str:

@@ -5,8 +5,10 @@ An entry is kept whole, as JSON; what stands beside it in columns is for finding
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
@@ -16,9 +18,11 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     MetaData,
+    NullPool,
     String,
     Table,
     Text,
+    TypeDecorator,
     create_engine,
     event,
 )
@@ -30,7 +34,27 @@ from perdure.errors import ConfigurationError
 if TYPE_CHECKING:
     import sqlite3
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Dialect
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """A moment, in UTC on every database: SQLite keeps no zone, and PostgreSQL answers in its own."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Write it in UTC."""
+        del dialect
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:  # noqa: ANN401  # the base's type
+        """Read it as UTC."""
+        del dialect
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
 
 METADATA = MetaData()
 
@@ -49,7 +73,7 @@ ENTRIES = Table(
     METADATA,
     Column("workflow_id", String, ForeignKey(SESSIONS.c.workflow_id, ondelete="CASCADE"), primary_key=True),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
-    Column("at", DateTime(timezone=True), nullable=False),
+    Column("at", UtcTime, nullable=False),
     Column("kind", String, nullable=False),
     Column("turn_id", String),
     Column("run_id", String),
@@ -63,11 +87,31 @@ CHECKPOINTS = Table(
     METADATA,
     Column("workflow_id", String, ForeignKey(SESSIONS.c.workflow_id, ondelete="CASCADE"), primary_key=True),
     Column("seq", BigInteger, nullable=False),
-    Column("at", DateTime(timezone=True), nullable=False),
+    Column("at", UtcTime, nullable=False),
     Column("session", Text, nullable=False),
 )
 
-DIALECTS = ("sqlite", "postgresql")
+FORGOTTEN = Table(
+    "perdure_forgotten",
+    METADATA,
+    Column("digest", String, primary_key=True),
+    Column("until", UtcTime, nullable=False),
+)
+"""Of which sessions nothing up to a moment is taken any more: not their names, but digests of them."""
+
+DRIVERS = {
+    "sqlite": "sqlite",
+    "sqlite+pysqlite": "sqlite",
+    "postgres": "postgresql+psycopg",
+    "postgresql": "postgresql+psycopg",
+    "postgresql+psycopg": "postgresql+psycopg",
+}
+"""What a URL may begin with, and the driver that is used then."""
+
+HOW = "write sqlite:////path/to/archive.db or postgresql://user:password@host/database"
+
+THREADS = 4
+"""Transactions that one process has under way at a time, and connections that it holds."""
 
 SQLITE_PATIENCE = 30
 """Seconds that a writer waits for another one. SQLite has room for one at a time."""
@@ -84,17 +128,28 @@ def parsed(url: str) -> URL:
         ConfigurationError: it is none, or of a database that perdure doesn't know.
     """
     try:
-        made = make_url(url)
-    except ArgumentError:
-        msg = (
-            "PERDURE_ARCHIVE_URL is no SQLAlchemy URL; write sqlite:////path/to/archive.db or postgresql://user@host/db"
-        )
+        made = make_url(url.strip())
+    except (ArgumentError, ValueError):
+        msg = f"PERDURE_ARCHIVE_URL is no SQLAlchemy URL; {HOW}"
         raise ConfigurationError(msg) from None
-    dialect = made.get_backend_name()
-    if dialect not in DIALECTS:
-        msg = f"the archive is kept in {' or '.join(DIALECTS)}, and not in {dialect}"
+    driver = DRIVERS.get(made.drivername)
+    if driver is None:
+        msg = f"the archive can't be kept in {made.drivername}; {HOW}"
         raise ConfigurationError(msg)
-    return made.set(drivername="postgresql+psycopg") if dialect == "postgresql" else made
+    made = made.set(drivername=driver)
+    return _absolute(made) if driver == "sqlite" else made
+
+
+def _absolute(url: URL) -> URL:
+    """Return a URL that means the same file wherever the process goes.
+
+    Raises:
+        ConfigurationError: it names no file; what is in memory would be lost.
+    """
+    if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
+        msg = f"the archive needs a file of its own, and {url} names none; {HOW}"
+        raise ConfigurationError(msg)
+    return url.set(database=str(Path(url.database).expanduser().absolute()))
 
 
 def engine_for(url: URL) -> Engine:
@@ -104,7 +159,7 @@ def engine_for(url: URL) -> Engine:
         ConfigurationError: its driver is not installed.
     """
     try:
-        engine = create_engine(url, pool_pre_ping=True, json_serializer=None, **_options(url))
+        engine = create_engine(url, hide_parameters=True, **_options(url))
     except (NoSuchModuleError, ModuleNotFoundError) as error:
         msg = f"the archive's driver is not installed ({error}): pip install 'perdure[postgres]'"
         raise ConfigurationError(msg) from None
@@ -116,13 +171,22 @@ def engine_for(url: URL) -> Engine:
 
 def _options(url: URL) -> dict[str, object]:
     if url.get_backend_name() == "sqlite":
-        return {"connect_args": {"timeout": SQLITE_PATIENCE, "check_same_thread": False}}
-    return {"connect_args": {"connect_timeout": 5}, "pool_size": 4, "max_overflow": 4, "pool_timeout": 30}
+        # A file is opened in no time, and nothing stays open for who forgets to close the archive.
+        return {"connect_args": {"timeout": SQLITE_PATIENCE, "check_same_thread": False}, "poolclass": NullPool}
+    patience = {} if "connect_timeout" in url.query else {"connect_timeout": 5}
+    return {
+        "connect_args": patience,
+        "pool_size": THREADS,
+        "max_overflow": 0,
+        "pool_pre_ping": True,
+        "isolation_level": "READ COMMITTED",  # a writer must see what was committed while it waited
+    }
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _: object) -> None:
     connection.isolation_level = None  # transactions begin where SQLAlchemy says so
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+    # FULL: sessions let go of what is here, so that it must be on the disk.
+    for pragma in ("synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
 
 
@@ -132,7 +196,22 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def file_of(url: URL) -> Path | None:
-    """Return the file of a SQLite database; None for another one, or one in memory."""
-    if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
-        return None
-    return Path(url.database)
+    """Return the file of a SQLite database; None for another one."""
+    return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
+
+
+def make_file(engine: Engine) -> None:
+    """Make the file of a SQLite database, for its owner alone, and let readers go on beside a writer.
+
+    Raises:
+        OSError: it can't be made.
+    """
+    file = file_of(engine.url)
+    if file is None:
+        return
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+    with engine.connect() as connection:
+        driver = connection.connection.driver_connection  # outside of a transaction, which SQLite asks for here
+        if driver is not None and driver.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+            driver.execute("PRAGMA journal_mode=WAL")

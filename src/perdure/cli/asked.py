@@ -83,8 +83,10 @@ def rule_line(rule: PermissionRule) -> str:
     )
 
 
-def confirmed(lines: list[str], question: str, *, yes: bool) -> bool:
+def confirmed(lines: list[str], question: str, *, yes: bool, otherwise: str = "nothing was answered") -> bool:
     """Show what is about to happen, and ask whether it is meant; with `yes` it is shown, and nobody is asked.
+
+    `otherwise` is said when it is not.
 
     Raises:
         WrongUsage: nobody is there to be asked.
@@ -98,5 +100,5 @@ def confirmed(lines: list[str], question: str, *, yes: bool) -> bool:
         raise WrongUsage(msg)
     if typer.confirm(question, err=True):
         return True
-    complain("nothing was answered")
+    complain(otherwise)
     return False

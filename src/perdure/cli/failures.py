@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from perdure.cli.terminal import complain
 from perdure.errors import (
+    ArchiveUnavailable,
     ConfigurationError,
     InvalidCommand,
     InvalidSessionKey,
@@ -36,7 +37,7 @@ class ExitCode(IntEnum):
 def exit_code(error: Exception) -> ExitCode:
     """Return the code for an error."""
     match error:
-        case ServerUnavailable() | SetupRequired():
+        case ServerUnavailable() | ArchiveUnavailable() | SetupRequired():
             return ExitCode.NO_SERVER
         case WrongUsage() | ConfigurationError() | InvalidSessionKey():
             return ExitCode.USAGE

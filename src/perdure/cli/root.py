@@ -15,6 +15,7 @@ from perdure.cli import (
     answering,
     chat,
     control,
+    forgetting,
     reading,
     rehearsing,
     serving,
@@ -64,7 +65,7 @@ def make_app() -> typer.Typer:
     app.callback()(perdure)
     for module in (
         *(chat, turns, serving, reading, stopping, steering, control),
-        *(answering, settling, states, rehearsing, upgrading),
+        *(answering, settling, states, forgetting, rehearsing, upgrading),
     ):
         module.register(app)
     return app

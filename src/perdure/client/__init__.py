@@ -6,6 +6,7 @@ turns       handing turns over, waiting for them, taking hold of them
 answers     what people and systems outside answer
 states      changes of its state
 sessions    the sessions of a namespace: finding, creating, listing
+forgetting  ending sessions of a user for good, with all that was kept of them
 opening     how a session comes into being, and what it starts with
 making      commands, made and checked before they are sent
 waiting     waiting for turns: one wait for all in a process who wait for the same

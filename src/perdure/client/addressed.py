@@ -73,7 +73,13 @@ class Addressed:
             TurnNotFound: neither the session nor the archive knows it.
             SetupRequired: the archive has it, and this client can't read it.
         """
-        turn = await calls.query(self._workflow, contract.TURN, TurnRequest(turn_id=turn_id), TurnView)
+        try:
+            turn = await calls.query(self._workflow, contract.TURN, TurnRequest(turn_id=turn_id), TurnView)
+        except SessionNotFound:  # which Temporal has forgotten, perhaps, and the archive has not
+            turn = await archived_turn(self._archive, self.workflow_id, turn_id)
+            if turn is None:
+                raise
+            return turn
         if turn is None:
             turn = await archived_turn(self._archive, self.workflow_id, turn_id)
         elif turn.archived:

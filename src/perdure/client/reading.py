@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from temporalio.client import WorkflowExecutionStatus
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from perdure import calls, contract
 from perdure.contract import (
@@ -87,6 +87,8 @@ async def is_open(workflow: Handle) -> bool:
     try:
         description = await workflow.describe()
     except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:  # Temporal has forgotten it
+            return False
         calls.raise_for(error, workflow.id)
     return description.status is WorkflowExecutionStatus.RUNNING
 

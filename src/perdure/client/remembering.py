@@ -76,8 +76,9 @@ class _Data(Frozen):
     content: tuple[Block, ...] = ()
     via: str | None = None
     status: TurnStatus | None = None
-    steps: int = 0
-    usage: Usage = Usage()
+    steps: int | None = None
+    usage: Usage | None = None
+    operation_id: str | None = None
     type: str = ""
     message: Message | str | None = None
 
@@ -110,15 +111,14 @@ def _further(view: TurnView, entry: TranscriptEntry, data: _Data) -> TurnView:
             return view.model_copy(update={"runs": (*view.runs, run), "status": TurnStatus.RUNNING, "error": None})
         case "assistant" if isinstance(data.message, Message):
             return view.model_copy(update={"output": data.message.text})
-        case "error" if isinstance(data.message, str):
+        case "error" if isinstance(data.message, str) and data.operation_id is None:
             return view.model_copy(update={"error": TurnError(type=data.type, message=data.message)})
         case "turn" if data.status is not None:
             runs = view.runs
             if runs and runs[-1].ended_at is None:
                 runs = (*runs[:-1], runs[-1].model_copy(update={"ended_at": entry.at, "outcome": data.status}))
-            told = {"status": data.status, "runs": runs}
-            if runs:
-                told |= {"steps": data.steps, "usage": data.usage}
-            return view.model_copy(update=told)
+            counts = {"steps": data.steps, "usage": data.usage}  # which a turn that is cancelled later keeps
+            told = {name: count for name, count in counts.items() if count is not None}
+            return view.model_copy(update={"status": data.status, "runs": runs, **told})
         case _:
             return view

@@ -10,6 +10,7 @@ from temporalio.service import RPCError
 
 from perdure import calls, contract
 from perdure.archive import archive_from_environment
+from perdure.client.forgetting import Forgetting, Whose
 from perdure.client.handle import SessionHandle
 from perdure.client.opening import start
 from perdure.client.waiting import Waits
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from perdure.archive import Archive
     from perdure.permissions import PermissionContext
+    from perdure.results import ForgetReceipt, KnownSession
     from perdure.state import AgentState
 
 
@@ -114,6 +116,34 @@ class Sessions:
                     yield info
         except RPCError as error:
             calls.raise_for(error)
+
+    async def kept_of(
+        self, user_id: str | None, *, agent_id: str | None = None, session_id: str | None = None
+    ) -> tuple[KnownSession, ...]:
+        """Return the sessions of a user that anything is kept of, which `forget` would forget. Changes nothing.
+
+        Raises:
+            InvalidSessionKey: the user is blank.
+            ArchiveUnavailable: the archive can't be asked.
+        """
+        return await Forgetting(self.client, self._archive).known(Whose(user_id, agent_id, session_id))
+
+    async def forget(
+        self, user_id: str | None, *, agent_id: str | None = None, session_id: str | None = None
+    ) -> ForgetReceipt:
+        """Forget a user, or of a user one agent or session: end the sessions, and remove what was kept of them.
+
+        `user_id` None means the anonymous user. Open sessions are closed, or terminated where that takes long; then
+        archive, checkpoints, stored payloads and results go, and Temporal is asked to delete its histories. May be
+        repeated: what is gone is gone. Sessions that began a moment ago may not be found yet, unless agent and session
+        are named.
+
+        Raises:
+            InvalidSessionKey: the user is blank.
+            ArchiveUnavailable: the archive can't be reached. It is asked before anything is done.
+            ServerUnavailable: nobody answers. What was forgotten until then is; do it again.
+        """
+        return await Forgetting(self.client, self._archive).forget(Whose(user_id, agent_id, session_id))
 
 
 def undecided(state: AgentState) -> tuple[contract.Setting, ...]:

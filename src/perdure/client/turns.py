@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from perdure import calls, commands
-from perdure.calls import UpdateNotTaken
+from perdure.calls import PayloadsGone, UpdateNotTaken
 from perdure.client import making, opening, reading
 from perdure.client.addressed import Addressed
 from perdure.client.waiting import poll
@@ -248,6 +248,10 @@ class Turns(Addressed):
             return False, None
         except TurnNotFound:
             return True, None
+        except PayloadsGone:
+            if await self._forgotten():
+                return True, None
+            raise
         if known.turn_id == command.turn_id and known.input != command.input:
             msg = f"turn {command.turn_id!r} was submitted to this session before it was closed, with another input"
             raise TurnConflict(msg)
@@ -258,6 +262,14 @@ class Turns(Addressed):
             )
             raise SessionClosed(msg)
         return True, known
+
+    async def _forgotten(self) -> bool:
+        """Tell whether the run that Temporal still holds is of a session that was forgotten."""
+        if self._archive is None:
+            return False
+        until = await self._archive.forgotten(self.workflow_id)
+        closed = (await self._workflow.describe()).close_time
+        return until is not None and closed is not None and closed <= until
 
     async def _wait(self, turn_id: str) -> TurnResult:
         """Wait in the session, if it has room for one more, or look again and again."""
