@@ -6,6 +6,8 @@ An entry is kept whole, as JSON; what stands beside it in columns is for finding
 from __future__ import annotations
 
 import os
+import sqlite3
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,8 +34,6 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from perdure.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from sqlalchemy import Connection, Dialect
 
 
@@ -112,6 +112,9 @@ HOW = "write sqlite:////path/to/archive.db or postgresql://user:password@host/da
 
 THREADS = 4
 """Transactions that one process has under way at a time, and connections that it holds."""
+
+AGAIN = 0.02
+"""Seconds until SQLite is asked again that was busy, where it does not wait by itself."""
 
 SQLITE_PATIENCE = 30
 """Seconds that a writer waits for another one. SQLite has room for one at a time."""
@@ -213,5 +216,19 @@ def make_file(engine: Engine) -> None:
     os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
     with engine.connect() as connection:
         driver = connection.connection.driver_connection  # outside of a transaction, which SQLite asks for here
-        if driver is not None and driver.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-            driver.execute("PRAGMA journal_mode=WAL")
+        if driver is not None:
+            _write_ahead(driver)
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Have the file be written ahead. Of several who want that at once, SQLite tells some to come again later."""
+    until = time.monotonic() + SQLITE_PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        except sqlite3.OperationalError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(AGAIN)
+        else:
+            return
