@@ -124,7 +124,7 @@ async def _with_room(call: Callable[[], Awaitable[RawValue]], workflow_id: str) 
             if error.status is not RPCStatusCode.RESOURCE_EXHAUSTED and not _task_lost(error):
                 raise_for(error, workflow_id)
             await asyncio.sleep(pause)
-    if isinstance(last, NotOpenYet):
+    if last is not None:
         raise last
     msg = f"session {workflow_id} is asked more than it can answer; ask less often"
     raise ServerUnavailable(msg)

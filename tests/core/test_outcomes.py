@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from perdure.admission import admit
+from perdure.changes import AddRule
 from perdure.commands import Reconcile, Settlement
 from perdure.decide import AskTool, CallModel, decide, inquiry, model_call
 from perdure.errors import InvalidCommand, UncertainOperations
 from perdure.facts import ToolLost
 from perdure.messages import ResultState, flaws
 from perdure.operations import Effect
+from perdure.permissions import PermissionBehavior, PermissionRule
 from perdure.results import SessionStatus, TurnStatus
 from perdure.rules.outcomes import MAX_RERUNS
 from perdure.turns import Doubt
@@ -188,6 +190,19 @@ def test_a_suspended_turn_goes_on_in_a_new_run_when_somebody_says_what_happened(
     assert [run.outcome for run in record.runs] == [TurnStatus.SUSPENDED, None]
     entry = next(entry for entry in life.session.transcript if entry.data.get("command") == "reconcile")
     assert (entry.actor, entry.data["reason"]) == ("bob", "looked it up")
+
+
+def test_a_deny_rule_that_came_meanwhile_holds_for_what_did_not_happen() -> None:
+    """B41: deny beats everything, also what is handed out again."""
+    life = Life()
+    life.submit(turn_id="t1")
+    life.answer("", Call("pay", Effect.ONCE, reconcilable=True))
+    life.start(0)
+    life.lose(0)
+    life.update(AddRule(PermissionRule(tool_name="pay", behavior=PermissionBehavior.DENY)))
+    life.find_out("did_not_happen")
+    assert life.wanted == ["model"]
+    assert life.results[-1].state is ResultState.DENIED
 
 
 def test_what_may_still_be_under_way_is_not_said_to_have_not_happened() -> None:

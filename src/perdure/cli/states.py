@@ -44,7 +44,7 @@ async def clear(
 ) -> None:
     """Have the model forget what was said. All else stays: permissions, tasks, groups; and the transcript, whole."""
     call = await connected(target)
-    revision = await call.patiently(lambda: call.handle.clear_context(when_idle=when_idle, actor=actor))
+    revision = await call.once(lambda: call.handle.clear_context(when_idle=when_idle, actor=actor))
     _told(target, revision, "cleared")
 
 

@@ -6,7 +6,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from perdure.messages import ResultState, TextBlock, ToolResultBlock, as_json
-from perdure.rules.calls import calls_of, result_entry, with_calls
+from perdure.rules.calls import calls_of, denied, result_entry, with_calls
+from perdure.rules.permitting import deny_again
 from perdure.session import Session, change, with_entry, with_turn_entry
 from perdure.turns import Doubt, LateResult, PlannedCall, Uncertain
 from perdure.values import canonical_json
@@ -204,6 +205,9 @@ def _did_not_happen(session: Session, at: datetime, known: Uncertain) -> Session
             id="", name=known.tool, output=(TextBlock("it did not happen"),), state=ResultState.INTERRUPTED
         )
         return finish_call(session, at, operation, block)
+    forbidden = None if call.edited else deny_again(session.state, call.plan)
+    if forbidden is not None:  # a rule has come meanwhile: it holds for what has not happened yet
+        return finish_call(session, at, operation, denied(call.plan, forbidden.reason))
     again = change(call, lost=None, started_at=None, reruns=call.reruns + 1)
     session = with_calls(_certain(session, operation), lambda each: again if each is call else each)
     return with_entry(
