@@ -15,6 +15,7 @@ from perdure import (
     Message,
     ModelError,
     PermissionBehavior,
+    PermissionContext,
     PermissionMode,
     PermissionRule,
     RequirementDecision,
@@ -284,6 +285,30 @@ async def test_a_fork_knows_what_the_session_knew_and_goes_its_own_way(server: E
         assert len((await session.state()).context) == 2
         with pytest.raises(SessionExists):
             await session.fork(fork.key.session_id)
+
+
+@pytest.mark.parametrize("how", ["fork", "state"])
+async def test_what_a_state_does_not_say_comes_from_the_agent(server: EmbeddedServer, how: str) -> None:
+    """B41, B9: a session that was made before its first turn, or from a state without rules, is under its agent's."""
+    paid: list[int] = []
+
+    @tool(effect=Effect.ONCE)
+    def pay() -> str:
+        paid.append(1)
+        return "paid"
+
+    rules = PermissionContext(
+        deny_rules={"pay": [PermissionRule(tool_name="pay", behavior=PermissionBehavior.DENY)]}  # pyright: ignore[reportArgumentType]
+    )
+    model = ScriptedModel([ToolCall("pay"), "so be it"])
+    async with world(server, App([Agent("a", model, tools=[pay], permissions=rules)])) as served:
+        state = None if how == "fork" else AgentState(session_id="s")
+        session = await served.sessions.create("a", fresh(), "alice", state=state)
+        if how == "fork":
+            session = await session.fork(fresh("fork"))
+        assert (await session.ask("pay", timeout=30)).output == "so be it"
+        assert not paid
+        assert (await session.state()).permission_context.deny_rules
 
 
 async def test_a_busy_session_is_not_forked(server: EmbeddedServer) -> None:
