@@ -46,16 +46,18 @@ def current_details(key: SessionKey, view: SessionView) -> str:
 
 
 def _lines(key: SessionKey, view: SessionView) -> Iterator[str]:
-    yield " · ".join((f"**{view.status}**", *map(_code, (key.agent_id, key.user_id or "(anonymous)", key.session_id))))
+    yield " · ".join(
+        (f"**{view.status}**", *map(as_code, (key.agent_id, key.user_id or "(anonymous)", key.session_id)))
+    )
     yield ""
     yield from _now(view)
     yield from _held(view)
     yield from _asked(view)
     for operation in view.uncertain[:SHOWN_QUEUE]:
         call = f"{operation.tool} {canonical_json(operation.arguments).decode()}"
-        yield f"- **outcome unknown**: {_code(call)}, operation `{operation.operation_id}`"
+        yield f"- **outcome unknown**: {as_code(call)}, operation `{operation.operation_id}`"
     if view.rejected_count:
-        yield f"- refused signals: {view.rejected_count}, the last: {_code(view.rejections[-1].message)}"
+        yield f"- refused signals: {view.rejected_count}, the last: {as_code(view.rejections[-1].message)}"
     yield f"- turns: {view.turns}, messages: {view.messages}"
     yield f"- tokens: {view.usage.input_tokens} in, {view.usage.output_tokens} out"
 
@@ -67,11 +69,11 @@ def _now(view: SessionView) -> Iterator[str]:
         yield "- running: nothing"
     else:
         stopped_by = _by("stopped", active.stopped_by)
-        turn = f"turn {_code(active.turn_id)}{_by('asked', active.actor)}"
-        yield f"- running: {turn}, step {active.step}: {_code(active.doing)}{stopped_by}"
+        turn = f"turn {as_code(active.turn_id)}{_by('asked', active.actor)}"
+        yield f"- running: {turn}, step {active.step}: {as_code(active.doing)}{stopped_by}"
     yield f"- waiting: {len(view.queue)} turn(s)"
     for entry in view.queue[:SHOWN_QUEUE]:
-        yield f"- next: turn {_code(entry.turn_id)}{_by('asked', entry.actor)}: {_code(entry.text)}"
+        yield f"- next: turn {as_code(entry.turn_id)}{_by('asked', entry.actor)}: {as_code(entry.text)}"
     if view.waiting_inputs:
         yield f"- input for the next step: {view.waiting_inputs}"
 
@@ -79,18 +81,18 @@ def _now(view: SessionView) -> Iterator[str]:
 def _held(view: SessionView) -> Iterator[str]:
     """Yield what somebody has to do something about."""
     if view.paused:
-        reason = "" if view.pause_reason is None else f": {_code(view.pause_reason)}"
+        reason = "" if view.pause_reason is None else f": {as_code(view.pause_reason)}"
         yield f"- **paused**{_by('asked', view.paused_by)}{reason}; `unpause` goes on"
     stopped = view.stopped
     if stopped is not None:
         why = stopped.message if stopped.error is None else f"{stopped.error.type}: {stopped.error.message}"
-        said = "" if why is None else f": {_code(why)}"
-        turn = f"turn {_code(stopped.turn_id)} is {stopped.status.value}{_by('stopped', stopped.stopped_by)}{said}"
+        said = "" if why is None else f": {as_code(why)}"
+        turn = f"turn {as_code(stopped.turn_id)} is {stopped.status.value}{_by('stopped', stopped.stopped_by)}{said}"
         yield f"- **can be resumed**: {turn}"
     elif view.unfinished is not None:
-        yield f"- unfinished: turn {_code(view.unfinished)}"
+        yield f"- unfinished: turn {as_code(view.unfinished)}"
     if view.parked is not None:
-        yield f"- **the queue waits** until turn {_code(view.parked)} is resumed or cancelled"
+        yield f"- **the queue waits** until turn {as_code(view.parked)} is resumed or cancelled"
 
 
 def _asked(view: SessionView) -> Iterator[str]:
@@ -99,17 +101,18 @@ def _asked(view: SessionView) -> Iterator[str]:
         if interaction.kind == "reconciliation":
             continue
         wanted = "**approve or deny**" if interaction.kind == "approval" else "**to be done outside**"
-        yield f"- {wanted}, request `{interaction.request_id}`, turn {_code(interaction.turn_id)}"
+        yield f"- {wanted}, request `{interaction.request_id}`, turn {as_code(interaction.turn_id)}"
         for call in interaction.calls[:SHOWN_QUEUE]:
-            said = f": {_code(call.reason)}" if call.reason else ""
-            yield f"  - {_code(f'{call.tool} {canonical_json(call.arguments).decode()}')}, call `{call.call_id}`{said}"
+            said = f": {as_code(call.reason)}" if call.reason else ""
+            shown = as_code(f"{call.tool} {canonical_json(call.arguments).decode()}")
+            yield f"  - {shown}, call `{call.call_id}`{said}"
 
 
 def _by(what: str, actor: str | None) -> str:
-    return "" if actor is None else f" ({what} by {_code(actor)})"
+    return "" if actor is None else f" ({what} by {as_code(actor)})"
 
 
-def _code(text: str) -> str:
+def as_code(text: str) -> str:
     """Return foreign text, shortened, as a code span, which renders nothing that is in it."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text[: 2 * SHOWN_TEXT]).split())
     shown = line if len(line) <= SHOWN_TEXT else f"{line[: SHOWN_TEXT - 1]}…"

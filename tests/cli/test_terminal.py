@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from hypothesis import given, strategies as st
 
+from perdure import SessionHandle, SessionKey
 from perdure.cli import terminal
 from perdure.cli.terminal import CONTROLS, columns, one_line, printable
+from perdure.cli.waiting_sessions import named
+from perdure.client import list_query
 from tests.cli.sample import HOSTILE
+from workflows.inspection import as_code as code
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
 
 
 @given(st.text())
@@ -53,3 +62,30 @@ def test_json_reads_the_same_though_its_dangerous_characters_are_escaped(value: 
         terminal.say_json(json.dumps(value, ensure_ascii=False))
     assert json.loads(stream.getvalue()) == value
     assert not CONTROLS.search(stream.getvalue())
+
+
+def test_the_options_that_name_a_session_are_safe_to_paste() -> None:
+    """B4: names are anybody's, and a shell reads them."""
+    key = SessionKey("a", "x; touch /tmp/owned #", "al ice")
+    handle = SessionHandle(cast("Client", FakeClient()), key)
+    assert shlex.split(named(handle)) == ["-a", "a", "-u", "al ice", "-s", "x; touch /tmp/owned #"]
+
+
+class FakeClient:
+    """A client of which a handle asks nothing but another handle."""
+
+    def get_workflow_handle(self, workflow_id: str) -> str:
+        return workflow_id
+
+
+def test_what_is_shown_of_others_is_one_code_span_whatever_is_in_it() -> None:
+    """B77: no line end of any kind gets out of it, and no other sign that a reader would obey."""
+    shown = code("x\r\r[click](http://evil)\n`\u2028`\x1b[2J")
+    assert shown.count("`") == 2
+    assert not set(shown) & set("\r\n\u2028\x1b")
+
+
+def test_only_sessions_that_can_still_be_answered_wait_for_somebody() -> None:
+    """B44: one that was ended by force shows what it needed then."""
+    assert "ExecutionStatus = 'Running'" in list_query(None, None, "needs_approval")
+    assert "ExecutionStatus = 'Running'" not in list_query(None, None, "closed")
