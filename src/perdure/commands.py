@@ -12,7 +12,7 @@ from perdure.contract import AfterStop
 from perdure.errors import InvalidCommand
 from perdure.messages import DataBlock, TextBlock
 from perdure.state import explain
-from perdure.values import CLEAN, Frozen, FrozenMap, JsonObject, JsonValue, Text, clean_text, parse_json
+from perdure.values import CLEAN, Frozen, FrozenMap, JsonObject, JsonValue, Text, by_position, clean_text, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -186,9 +186,9 @@ class Decision(Frozen):
     arguments: JsonObject | None = None
     reason: Note | None = None
 
-    def __init__(self, approve: bool | None = None, /, **data: object) -> None:  # noqa: FBT001  # public signature
-        """Decide; `approve` may be given by position."""
-        super().__init__(**(data if approve is None else {**data, "approve": approve}))
+    def __init__(self, *given: object, **data: object) -> None:
+        """Decide; the fields may be given by position, in their order."""
+        super().__init__(**by_position(type(self), given), **data)
 
 
 class Respond(Command):

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from perdure.values import EMPTY, Frozen, JsonObject, Text
+from perdure.values import EMPTY, Frozen, JsonObject, Text, by_position
 
 MAX_REQUIREMENTS = 64
 """A contract with more is not one that anybody has read."""
@@ -77,6 +77,10 @@ class RequirementDecision(Frozen):
 
     authority: Authority
     source_ref: Text | None = Field(default=None, alias="sourceRef")
+
+    def __init__(self, *given: object, **data: object) -> None:
+        """Decide; the fields may be given by position, in their order."""
+        super().__init__(**by_position(type(self), given), **data)
 
 
 class Requirement(Frozen):

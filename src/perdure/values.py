@@ -200,6 +200,19 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
+def by_position(kind: type[BaseModel], given: tuple[object, ...]) -> dict[str, object]:
+    """Return values that were given by position, by the names of a model's fields.
+
+    Raises:
+        TypeError: there are more of them than fields.
+    """
+    names = [field.alias or name for name, field in kind.model_fields.items()]
+    if len(given) > len(names):
+        msg = f"{kind.__name__} takes {len(names)} values, and {len(given)} came"
+        raise TypeError(msg)
+    return dict(zip(names, given, strict=False))
+
+
 def _clean_if_text(value: object) -> object:
     return clean_text(value) if isinstance(value, str) else value
 

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 from hypothesis import example, given, strategies as st
+from pydantic import ValidationError
 
 from perdure.commands import (
     BY_NAME,
@@ -13,6 +14,7 @@ from perdure.commands import (
     SIGNALS,
     AnyCommand,
     Close,
+    Decision,
     Interrupt,
     OnBusy,
     Partial,
@@ -22,6 +24,7 @@ from perdure.commands import (
 )
 from perdure.errors import InvalidCommand
 from perdure.messages import DataBlock, TextBlock
+from perdure.tasks import RequirementDecision
 from perdure.values import freeze_object, thaw
 from tests.support.strategies import ANY_TEXT, json_values
 
@@ -263,3 +266,16 @@ def test_commands_are_immutable_and_hashable() -> None:
     with pytest.raises(TypeError):
         command.attributes["k"] = "w"
     assert hash(command) == hash(submit(attributes={"k": "v"}))
+
+
+def test_what_people_decide_is_given_by_position_as_well() -> None:
+    """B45, B52: as the interface is written down."""
+    assert Decision(True, {"a": 1}, "why") == Decision(approve=True, arguments={"a": 1}, reason="why")
+    assert Decision(False).arguments is None
+    assert RequirementDecision("USER", "m-1").source_ref == "m-1"
+    with pytest.raises(TypeError, match="takes 3 values"):
+        Decision(True, None, None, "more")
+    with pytest.raises(ValidationError):
+        Decision()
+    with pytest.raises(ValidationError):
+        Decision(True, aproove=False)
