@@ -42,8 +42,9 @@ class Ended:
 
 
 def environment(given: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return an environment in which nothing but `given` says where a server is."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TEMPORAL_", "PERDURE_"))}
+    """Return an environment in which nothing but `given` says where a server is, or how wide a terminal is."""
+    told = ("TEMPORAL_", "PERDURE_", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(told)}
     return kept | {"TEMPORAL_CONFIG_FILE": os.devnull} | dict(given or {})
 
 

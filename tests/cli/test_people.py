@@ -206,3 +206,27 @@ async def test_who_comes_back_is_told_what_waits_and_which_command_helps(desk: D
     async with desk.conversation() as seat:
         await seat.see("perdure reconcile")
     assert (await desk.handle.turn("m-2")).status is TurnStatus.SUSPENDED
+
+
+async def test_approve_answers_only_what_was_shown(desk: Desk) -> None:
+    """B45: what somebody else began may ask for something that nobody here has read."""
+    await desk.handle.ask("refund A1", turn_id="t-1")
+    async with desk.conversation() as seat:
+        await seat.see("refund needs approval")
+        await desk.handle.cancel("t-1")
+        await desk.handle.ask("refund B2", turn_id="t-2")
+        seat.enter("/approve")
+        await seat.see("something else is asked now")
+        await seat.see("B2")
+        assert (await desk.handle.turn("t-2")).status is TurnStatus.SUSPENDED
+        seat.enter("/approve")
+        await seat.see("answer: refunded 5 for B2")
+
+
+async def test_who_comes_back_may_answer_what_the_greeting_showed(desk: Desk) -> None:
+    """B45."""
+    await desk.handle.ask("refund A1")
+    async with desk.conversation() as seat:
+        await seat.see("refund needs approval")
+        seat.enter("/approve")
+        await seat.see("answer: refunded 5 for A1")

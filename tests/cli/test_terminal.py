@@ -55,6 +55,18 @@ def test_a_table_takes_markup_for_text() -> None:
     assert "[i]y[/i] :smile:" in stream.getvalue()
 
 
+@pytest.mark.parametrize("width", ["20", "80"])
+def test_a_list_keeps_its_ids_whole_on_a_terminal_that_is_narrow(
+    width: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    ids = "s" * 60, "日本" * 10, "short"
+    terminal.show(columns(["agent", "session", "status"], [["a", each, "active"] for each in ids]))
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines] == [["a", each, "active"] for each in ids]
+    assert heading.split() == ["AGENT", "SESSION", "STATUS"]
+
+
 @given(value=st.text())
 def test_json_reads_the_same_though_its_dangerous_characters_are_escaped(value: str) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -11,6 +11,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, TextIO
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 PIPE_WIDTH = 1000
 """Columns when nobody looks: wide enough that no table is folded."""
+
+GAP = 2
+"""Columns of nothing behind each column of a table."""
 
 DIRECTIONS = "\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069"
 """Characters that reorder the text around them, so that a line reads as something else than it is."""
@@ -72,8 +76,8 @@ def complain(text: str) -> None:
 
 
 def show(what: RenderableType) -> None:
-    """Print a table, or whatever rich can print, to standard output."""
-    console().print(what)
+    """Print a table, or whatever rich can print, to standard output; what is wider than the terminal stays whole."""
+    console().print(what, crop=False)
 
 
 def say_json(text: str) -> None:
@@ -108,10 +112,15 @@ def fields(rows: Iterable[tuple[str, object]]) -> Table:
 
 
 def columns(names: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
-    """Return rows under headings."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in names:
-        table.add_column(name.upper(), overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(one_line("" if cell is None else str(cell))) for cell in row))
+    """Return rows under headings, as wide as they are: an id in parts could be neither copied nor searched for."""
+    lines = [
+        [name.upper() for name in names],
+        *([one_line("" if cell is None else str(cell)) for cell in row] for row in rows),
+    ]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), width=sum(widths) + GAP * len(widths))
+    for heading, width in zip(lines[0], widths, strict=True):
+        table.add_column(heading, width=width)
+    for line in lines[1:]:
+        table.add_row(*map(Text, line))
     return table

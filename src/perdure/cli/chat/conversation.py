@@ -121,6 +121,7 @@ class Conversation:
                 self._screen.note("interrupted")
         for remark in remarks(view):
             self._screen.note(remark)
+        self._following.has_shown(view)
         return view
 
     # ---- stopping -----------------------------------------------------------------------------------------------

@@ -69,8 +69,11 @@ class Following:
     async def follow(self, turn_id: str, begin: Callable[[], Awaitable[Receipt]]) -> Receipt:
         """Follow the turn that `begin` begins, from before it begins, so that nothing that it says is missed.
 
-        If it turns out to have become a part of another turn, that one is followed.
+        What has happened to it before is no news of it. If it turns out to have become a part of another turn, that
+        one is followed.
         """
+        with contextlib.suppress(PerdureError):
+            await self._catch_up()
         new = turn_id not in self._turns
         self._told.discard(turn_id)
         self._add(turn_id)
@@ -165,6 +168,10 @@ class Following:
 
     def tell_asked(self, view: SessionView) -> None:
         """Show what a session asks, and keep in mind that it was shown."""
-        self.asked = tuple(request.request_id for request in view.interactions)
         for line in asked_lines(view):
             self._screen.note(line)
+        self.has_shown(view)
+
+    def has_shown(self, view: SessionView) -> None:
+        """Keep in mind that somebody has seen what a session asks: that can be answered."""
+        self.asked = tuple(request.request_id for request in view.interactions)
