@@ -186,9 +186,19 @@ class Decision(Frozen):
     arguments: JsonObject | None = None
     reason: Note | None = None
 
-    def __init__(self, *given: object, **data: object) -> None:
-        """Decide; the fields may be given by position, in their order."""
-        super().__init__(**by_position(type(self), given), **data)
+    if TYPE_CHECKING:
+
+        def __init__(  # noqa: D107  # what a type checker should know
+            self,
+            approve: bool,  # noqa: FBT001  # public signature
+            arguments: Mapping[str, object] | None = None,
+            reason: str | None = None,
+        ) -> None: ...
+    else:
+
+        def __init__(self, *given: object, **data: object) -> None:
+            """Decide; the fields may be given by position, in their order."""
+            super().__init__(**by_position(type(self), given), **data)
 
 
 class Respond(Command):

@@ -7,7 +7,7 @@ ever derived from another, from the user's text or from a tool's text.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -78,9 +78,15 @@ class RequirementDecision(Frozen):
     authority: Authority
     source_ref: Text | None = Field(default=None, alias="sourceRef")
 
-    def __init__(self, *given: object, **data: object) -> None:
-        """Decide; the fields may be given by position, in their order."""
-        super().__init__(**by_position(type(self), given), **data)
+    if TYPE_CHECKING:
+
+        def __init__(self, authority: Authority | str, source_ref: str | None = None) -> None:  # noqa: D107  # what a type checker should know
+            ...
+    else:
+
+        def __init__(self, *given: object, **data: object) -> None:
+            """Decide; the fields may be given by position, in their order."""
+            super().__init__(**by_position(type(self), given), **data)
 
 
 class Requirement(Frozen):

@@ -274,8 +274,8 @@ def test_what_people_decide_is_given_by_position_as_well() -> None:
     assert Decision(False).arguments is None
     assert RequirementDecision("USER", "m-1").source_ref == "m-1"
     with pytest.raises(TypeError, match="takes 3 values"):
-        Decision(True, None, None, "more")
+        Decision(True, None, None, "more")  # pyright: ignore[reportCallIssue]
     with pytest.raises(ValidationError):
-        Decision()
+        Decision()  # pyright: ignore[reportCallIssue]
     with pytest.raises(ValidationError):
-        Decision(True, aproove=False)
+        Decision(True, aproove=False)  # pyright: ignore[reportCallIssue]

@@ -53,7 +53,7 @@ def scope(task_id: str = "T", objective: str = "refund A1042", source: str | Non
 
 
 def decision(authority: Authority = Authority.USER, source: str | None = None) -> RequirementDecision:
-    return RequirementDecision(authority=authority, sourceRef=source)
+    return RequirementDecision(authority=authority, source_ref=source)
 
 
 def report(
