@@ -66,12 +66,12 @@ class ArchiveActivities:
     async def _keep_checkpoint(self, archive: Archive, workflow_id: str, run_id: str) -> None:
         first = await self._read_checkpoint(workflow_id, run_id, Slice())
         text = first.text
-        while len(text) < first.total:
+        while text and len(text) < first.total:
             further = await self._read_checkpoint(workflow_id, run_id, Slice(after=len(text)))
-            if further.seq != first.seq or further.total != first.total:
-                msg = "the session has changed while it was read"
-                raise failure(msg, "SessionMoved", final=False)
-            text += further.text
+            text = text + further.text if (further.seq, further.total) == (first.seq, first.total) else ""
+        if not text:
+            msg = "the session was opened again, or has changed while it was read"
+            raise failure(msg, "SessionMoved", final=False)
         await archive.keep_checkpoint(workflow_id, first.seq, activity.info().scheduled_time, text)
 
     @activity.defn(name=contract.RESTORE_ACTIVITY)

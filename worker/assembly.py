@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from perdure.agents import App
     from perdure.state import AgentState
     from worker.settings import WorkerSettings
+
+log = logging.getLogger("perdure.worker")
 
 CANCELLATION_INTERVAL = timedelta(milliseconds=500)
 """How often heartbeats reach the server at most. Cancellation comes back with them, so this bounds its delay."""
@@ -116,6 +119,7 @@ async def _archives(client: Client, settings: WorkerSettings) -> AsyncGenerator[
         return await read_checkpoint(client.get_workflow_handle(workflow_id, run_id=run_id), wanted)
 
     archive = None if settings.archive is None else Archive.at(settings.archive)
+    log.info("where transcripts are kept", extra={"archive": "nowhere" if archive is None else str(archive)})
     try:
         yield ArchiveActivities(archive, transcript, checkpoint)
     finally:

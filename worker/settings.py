@@ -138,7 +138,8 @@ class WorkerSettings(BaseSettings):
     )
     archive_url: str | None = Field(
         default=None,
-        description="SQLAlchemy URL of the transcript archive. Unset: SQLite in the home folder. `none`: no archive.",
+        description="SQLAlchemy URL of the transcript archive, one for all workers. Unset: SQLite in the home folder, "
+        "for workers on one machine. `none`: no archive.",
     )
     storage: Folder | None = Field(
         default=None,

@@ -186,8 +186,10 @@ class AgentSession:
     async def _serve(self) -> None:
         """Perform what the session wants now, and wait until something has happened to it."""
         self._show()
-        if self._flights.empty and self._due():
-            await self._renew()
+        if self._flights.empty:
+            due, self._seen_seq = self._due(), self._session.last_seq
+            if due:
+                await self._renew()
         seen, leaving = self._session, self._leaving
         self._flights.perform(decide(self._session))
         self._alarm.set(deadline(self._session))
@@ -476,12 +478,12 @@ class AgentSession:
             return suggested
         events, size = info.get_current_history_length(), info.get_current_history_size()
         run = RunSize(events, size, self._carried, suggested)
-        return renewal_due(self._session.limits.renewal, run, idle=self._rests())
+        return renewal_due(self._session.limits.renewal, run, idle=self._rests)
 
+    @property
     def _rests(self) -> bool:
         """Whether the session has just come to rest. What is refused in a crowd of signals does not count."""
-        before, self._seen_seq = self._seen_seq, self._session.last_seq
-        return self._idle and (before != self._session.last_seq or self._archive_asked)
+        return self._idle and (self._seen_seq != self._session.last_seq or self._archive_asked)
 
     @property
     def _idle(self) -> bool:

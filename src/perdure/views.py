@@ -370,7 +370,9 @@ def transcript_page(session: Session, request: PageRequest) -> TranscriptPage:
 
 
 def checkpoint_slice(session: Session, wanted: Slice) -> CheckpointSlice:
-    """Return part of a session as JSON, as the archive keeps it."""
+    """Return part of a closed session as JSON, as the archive keeps it; nothing of one that is open again."""
+    if not session.closed:
+        return CheckpointSlice(seq=session.last_seq)
     text = checkpoint(session).model_dump_json()
     return CheckpointSlice(text=text[wanted.after : wanted.after + SLICE], total=len(text), seq=session.last_seq)
 

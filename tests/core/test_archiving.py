@@ -182,6 +182,31 @@ def test_an_archive_that_is_down_is_tried_again_when_more_has_come() -> None:
     assert shelf.whole() == list(range(1, shelf.session.last_seq + 1))
 
 
+def test_an_archive_that_is_down_is_tried_again_when_something_heavy_has_come() -> None:
+    """B61: what is carried is bounded by weight, however few the entries are."""
+    shelf = Shelf()
+    tries = 0
+    for number in range(1, 13):
+        shelf.life.submit("x" * (ARCHIVE_BYTES // 4), turn_id=f"t{number}")
+        shelf.life.answer("y")
+        if shelf.wish() is not None:
+            tries += 1
+            shelf.life.take(ArchiveFailed(shelf.life.now()))
+    assert tries == 3
+    assert len(shelf.whole()) == shelf.session.last_seq
+
+
+def test_without_an_archive_nothing_is_said_to_be_elsewhere() -> None:
+    """B13: the words of old turns are here or nowhere."""
+    shelf = Shelf()
+    shelf.talk(FULLY_KNOWN // 2)
+    shelf.life.take(Archived(shelf.life.now(), shelf.session.last_seq, kept=False))
+    view = turn_view(shelf.session, "t1")
+    assert view is not None
+    assert not view.archived
+    assert (view.input, view.output) == ((TextBlock("hello 1"),), "you said 1")
+
+
 def test_without_an_archive_a_session_keeps_the_end_of_its_transcript() -> None:
     """B61: bounded, and it says so."""
     shelf = Shelf()
@@ -318,6 +343,16 @@ def test_a_closed_session_hands_over_all_of_it_and_comes_back_as_it_was() -> Non
     life.submit("and now?", turn_id="t4")
     assert life.said[-1] == ("user", "and now?")
     assert len(life.said) == 7
+
+
+def test_only_a_closed_session_gives_its_checkpoint() -> None:
+    """B20, B31: what a session that was opened again has begun since would be begun once more from it."""
+    shelf = Shelf()
+    shelf.talk(3)
+    shelf.life.close()
+    assert checkpoint_slice(shelf.session, Slice()).text
+    again = reopened(shelf.session, shelf.life.now(), shelf.session.last_seq, None)
+    assert checkpoint_slice(again, Slice()).text == ""
 
 
 def test_numbers_that_are_taken_are_not_used_again() -> None:

@@ -288,8 +288,8 @@ async def test_a_client_without_the_archive_is_told_what_to_set(server: Embedded
         assert view.input
 
 
-async def test_a_thousandth_turn_is_as_quick_to_find_as_the_first(server: EmbeddedServer) -> None:
-    """B13: what a session carries does not grow with its turns."""
+async def test_a_turn_of_long_ago_is_told_in_full_and_not_taken_for_new(server: EmbeddedServer) -> None:
+    """B13: the session has its fingerprint, and the archive the rest."""
     async with world(server, App([Agent("a", ScriptedModel(echo), compact_over=200)]), **OFTEN) as served:
         session = served.sessions.session("a", fresh())
         for number in range(120):

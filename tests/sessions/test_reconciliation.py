@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -78,6 +79,51 @@ async def test_a_tool_settles_its_own_lost_call_from_the_system_of_record(server
         assert ledger.asked == 2
         (block,) = (await session.state()).context[2].results
         assert (block.state, block.text) == ("success", "paid" if first else '{"paid":500}')
+        assert await failed_tasks_ever(session) == 0
+
+
+class Unusual(BaseException):
+    """What no library catches."""
+
+
+@pytest.mark.parametrize("fault", ["nothing", "text", "exit", "unusual", "cancelled"])
+async def test_a_tool_that_can_not_tell_is_not_believed_and_people_are_asked(
+    server: EmbeddedServer, fault: str
+) -> None:
+    """B34: whatever its `reconcile` does, the call stays open and the session can be used."""
+
+    async def reconcile(ctx: ToolContext) -> Outcome:
+        del ctx
+        match fault:
+            case "exit":
+                sys.exit("the ledger's library gave up")
+            case "unusual":
+                raise Unusual
+            case "cancelled":
+                raise asyncio.CancelledError
+            case "text":
+                return cast("Outcome", "did_not_happen")
+            case _:
+                return cast("Outcome", None)
+
+    calls: list[str] = []
+
+    @tool(effect=Effect.ONCE, reconcile=reconcile)
+    async def pay(ctx: ToolContext) -> str:
+        """Pay."""
+        calls.append(ctx.operation_id)
+        msg = "the answer was lost"
+        raise ToolError(msg, uncertain=True)
+
+    agent = Agent("a", ScriptedModel([[PAY], "done"]), tools=[pay])
+    async with world(server, App([agent])) as served:
+        session = served.sessions.session("a", fresh(), "alice")
+        result = await session.ask("pay", timeout=60)
+        assert result.status is TurnStatus.SUSPENDED
+        (operation,) = (await session.view()).uncertain
+        await session.reconcile({operation.operation_id: Outcome.happened({"paid": 5})}, reason="the bank says so")
+        result = await session.result(result.turn_id)
+        assert (result.status, len(calls)) == (TurnStatus.COMPLETED, 1)
         assert await failed_tasks_ever(session) == 0
 
 

@@ -40,6 +40,7 @@ from perdure.errors import (
     InvalidCommand,
     PerdureError,
     SessionBusy,
+    SessionClosed,
     SessionExists,
     SessionNotFound,
     StaleRevision,
@@ -190,6 +191,21 @@ async def test_clearing_empties_the_context_and_leaves_everything_else(server: E
         assert call.heard == ["again"]
         call.answer("hi again")
         await session.result("t-2", timeout=30)
+
+
+async def test_who_waits_to_clear_is_told_when_the_session_ends_instead(server: EmbeddedServer) -> None:
+    """B8: nobody waits for ever for a session that was ended from outside."""
+    stage = Stage()
+    async with world(server, App([Agent("a", stage)])) as served:
+        session = served.sessions.session("a", fresh(), "alice")
+        await session.submit("hello", turn_id="t-1")
+        await stage.call(1)
+        clearing = asyncio.create_task(session.clear_context(when_idle=True))
+        await until(lambda: _clearing(session))
+        await served.client.get_workflow_handle(session.workflow_id).terminate("by hand")
+        with pytest.raises(SessionClosed):
+            async with asyncio.timeout(30):
+                await clearing
 
 
 async def _clearing(session: SessionHandle) -> bool:
@@ -365,7 +381,7 @@ async def test_only_trusted_callers_decide_and_verify_and_a_change_of_contract_m
         tasks = (await session.state()).tasks_context
         (requirement,) = tasks.requirements
         assert (requirement.status, tasks.verifications) == (RequirementStatus.CANDIDATE, ())
-        decision = RequirementDecision(authority=Authority.USER, sourceRef="mail 2")
+        decision = RequirementDecision(Authority.USER, "mail 2")
         await _change(session, DecideRequirement(requirement.id, RequirementStatus.CONFIRMED, decision))
         tasks = (await session.state()).tasks_context
         report = Verification(

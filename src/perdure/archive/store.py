@@ -74,8 +74,8 @@ class Archive:
         return cls(parsed(url), create=create)
 
     def __str__(self) -> str:
-        """Return where it is, without a password."""
-        return self._url.render_as_string(hide_password=True)
+        """Return where it is, without a password: options are left out, for one may be in them."""
+        return self._url.set(query={}).render_as_string(hide_password=True)
 
     @property
     def url(self) -> str:

@@ -44,9 +44,8 @@ def due(session: Session) -> bool:
     if not session.archives or session.closing:
         return False
     waiting = session.last_seq - session.archived
-    if session.archive_when is not None:
-        return waiting >= session.archive_when
-    return waiting >= ARCHIVE_ENTRIES or session.unarchived_bytes >= ARCHIVE_BYTES
+    enough = ARCHIVE_ENTRIES if session.archive_when is None else session.archive_when
+    return waiting >= enough or session.unarchived_bytes >= ARCHIVE_BYTES * (session.archive_tries + 1)
 
 
 def wanted(session: Session, fact: ArchiveWanted) -> Session:
@@ -74,11 +73,11 @@ def archived(session: Session, fact: Archived) -> Session:
         checkpointed=fact.checkpoint and upto == session.last_seq,
         has_archive=fact.kept,
     )
-    return _fold(session)
+    return _fold(session) if fact.kept else session
 
 
 def archive_failed(session: Session, fact: ArchiveFailed) -> Session:
-    """Try again when more has come. Nothing is lost meanwhile, and nobody waits."""
+    """Try again when more has come, in number or in weight. Nothing is lost meanwhile, and nobody waits."""
     del fact
     waiting = session.last_seq - session.archived
     return change(session, archive_tries=session.archive_tries + 1, archive_when=waiting + ARCHIVE_ENTRIES // 4)
