@@ -42,7 +42,7 @@ wheel: $(VENV)/.run  ## Build the wheel into dist/
 
 requirements:  ## Choose the newest versions and pin them anew; needs uv
 	@uv pip compile $(LOCK) pyproject.toml --group run --output-file requirements/base.txt
-	@uv pip compile $(LOCK) pyproject.toml --group build --extra otlp --extra postgres \
+	@uv pip compile $(LOCK) pyproject.toml --group build --extra otlp --extra postgres --extra s3 \
 		--constraints requirements/base.txt --output-file requirements/image.txt
 	@uv pip compile $(LOCK) pyproject.toml --group dev --constraints requirements/base.txt --output-file requirements/dev.txt
 

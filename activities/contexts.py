@@ -23,17 +23,22 @@ class ContextMovedOnError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A summary, the messages behind it, and the digest after each number of them."""
+    """A summary, the messages behind it, and the digest and the size in bytes after each number of them."""
 
     summary: str
     messages: tuple[Message, ...]
     digests: tuple[str, ...]
-    size: int
+    sizes: tuple[int, ...]
 
     @classmethod
     def empty(cls, summary: str = "") -> Context:
         """Return a context in which nothing was said yet."""
-        return cls(summary, (), (context_origin(summary),), len(summary))
+        return cls(summary, (), (context_origin(summary),), (len(summary.encode(errors="surrogatepass")),))
+
+    @property
+    def size(self) -> int:
+        """Bytes of JSON."""
+        return self.sizes[-1]
 
     @property
     def mark(self) -> Mark:
@@ -42,19 +47,20 @@ class Context:
 
     def plus(self, messages: Sequence[Message]) -> Context:
         """Return the context with more messages."""
-        digests = list(self.digests)
-        size = self.size
+        digests, sizes = list(self.digests), list(self.sizes)
         for message in messages:
             digests.append(chain(digests[-1], message))
-            size += json_bytes(message)
-        return Context(self.summary, (*self.messages, *messages), tuple(digests), size)
+            sizes.append(sizes[-1] + json_bytes(message))
+        return Context(self.summary, (*self.messages, *messages), tuple(digests), tuple(sizes))
 
     def upto(self, mark: Mark) -> Context | None:
         """Return the part up to a mark, or None if this context never was what the mark says."""
-        if mark.position >= len(self.digests) or self.digests[mark.position] != mark.digest:
+        end = mark.position + 1
+        if end > len(self.digests) or self.digests[mark.position] != mark.digest:
             return None
-        kept = self.messages[: mark.position]
-        return self if len(kept) == len(self.messages) else Context.empty(self.summary).plus(kept)
+        if end == len(self.digests):
+            return self
+        return Context(self.summary, self.messages[: mark.position], self.digests[:end], self.sizes[:end])
 
 
 class ContextCache:
@@ -62,8 +68,8 @@ class ContextCache:
 
     def __init__(self, max_bytes: int) -> None:
         """Keep at most `max_bytes`."""
-        self._max_bytes = max_bytes
-        self._size = 0
+        self.max_bytes = max_bytes
+        self.size = 0
         self._contexts: OrderedDict[str, Context] = OrderedDict()
         self.hits = 0
         self.misses = 0
@@ -72,16 +78,16 @@ class ContextCache:
         """Remember a session's context, and forget the ones that were used least recently."""
         self.drop(workflow_id)
         self._contexts[workflow_id] = context
-        self._size += context.size
-        while self._size > self._max_bytes and self._contexts:
+        self.size += context.size
+        while self.size > self.max_bytes and self._contexts:
             _, forgotten = self._contexts.popitem(last=False)
-            self._size -= forgotten.size
+            self.size -= forgotten.size
 
     def drop(self, workflow_id: str) -> None:
         """Forget a session's context."""
         forgotten = self._contexts.pop(workflow_id, None)
         if forgotten is not None:
-            self._size -= forgotten.size
+            self.size -= forgotten.size
 
     def peek(self, workflow_id: str, mark: Mark) -> Context | None:
         """Return a session's context up to a mark, if it is here."""
@@ -101,8 +107,14 @@ class ContextCache:
             context = await _read(call, cached, read_page)
         else:
             self.hits += 1
-        self.keep(workflow_id, context)
+        self._keep_longer(workflow_id, context)
         return context
+
+    def _keep_longer(self, workflow_id: str, context: Context) -> None:
+        """Remember a context, or what is here already if that goes on from it: a late call must not shorten it."""
+        held = self._contexts.get(workflow_id)
+        longer = held is not None and held.upto(context.mark) is not None
+        self.keep(workflow_id, held if held is not None and longer else context)
 
 
 def _continued(cached: Context, call: ModelCall) -> Context | None:
@@ -132,9 +144,15 @@ async def _read(call: ModelCall, cached: Context | None, read_page: ReadPage) ->
 
 
 async def _read_from(call: ModelCall, context: Context, read_page: ReadPage) -> Context:
-    """Read pages until the call's position, starting with what is there."""
+    """Read pages until the call's position, starting with what is there.
+
+    Only the first page is asked for with a digest, for which the session may have to go through all its messages. If
+    the context is rewritten behind that, the digest at the end is not the call's.
+    """
+    digest: str | None = context.mark.digest
     while True:
-        page = await read_page(PageRequest(after=context.mark.position, digest=context.mark.digest))
+        page = await read_page(PageRequest(after=context.mark.position, digest=digest))
+        digest = None
         if page.start != context.mark.position or page.summary != context.summary:
             context = (
                 Context.empty(page.summary).plus(page.messages) if page.start == 0 else Context.empty(page.summary)

@@ -11,8 +11,12 @@ import pytest
 import perdure
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PROGRAM = re.compile(r"```python\n(.*?)```", re.DOTALL)
+DOCUMENTS = [
+    path
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    if PROGRAM.search(path.read_text(encoding="utf-8"))
+]
 
 
 def programs(document: Path) -> list[str]:

@@ -6,6 +6,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from perdure.agents import App
     from perdure.state import AgentState
+    from perdure.storage.places import Bucket
     from worker.settings import WorkerSettings
 
 log = logging.getLogger("perdure.worker")
@@ -73,7 +75,7 @@ async def worker_for(client: Client, app: App, settings: WorkerSettings) -> Asyn
             threads=threads,
             read_state=lambda workflow_id: _read_state(client, workflow_id),
             ask_wanted=lambda workflow_id, run_id: read_wanted(client.get_workflow_handle(workflow_id, run_id=run_id)),
-            store=None if settings.storage is None else Directory(settings.storage / RESULTS),
+            store=_results(settings.storage, client.namespace),
             inline_limit=contract.MAX_INLINE_BYTES if settings.storage is None else None,
         )
         models = _models(client, app, settings, environment)
@@ -87,6 +89,11 @@ async def worker_for(client: Client, app: App, settings: WorkerSettings) -> Asyn
             archives.restore,
         ]
         yield _worker(client, settings, activities)
+
+
+def _results(storage: Path | Bucket | None, namespace: str) -> Directory | None:
+    """Return where long results of tools are kept whole; in a bucket they are not."""
+    return Directory(storage / RESULTS, namespace) if isinstance(storage, Path) else None
 
 
 async def _read_state(client: Client, workflow_id: str) -> AgentState:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from perdure.connection import connect, data_converter
 from worker.assembly import worker_for
 from worker.setup import require_attributes
+from worker.storage import require_storage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -57,10 +58,12 @@ async def connect_worker(settings: WorkerSettings, address: str | None = None, n
     Raises:
         ServerUnavailable: nobody answers.
         SetupRequired: the server lacks perdure's search attributes.
+        ConfigurationError: large payloads can't be kept where `PERDURE_STORAGE` says.
     """
     converter = data_converter(settings.storage, settings.storage_threshold)
     client = await connect(address, namespace, converter=converter)
     await require_attributes(client)
+    await require_storage(client, settings.storage)
     return client
 
 

@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from perdure.archive import archive_url, default_home
 from perdure.contract import TASK_QUEUE, Renewal
 from perdure.errors import ConfigurationError
+from perdure.storage.places import StoragePlace, storage_place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,6 +71,13 @@ Duration = Annotated[timedelta, BeforeValidator(_seconds), AfterValidator(_posit
 """Given as seconds (`30`, `1.5`), as `00:00:30`, or in the ISO 8601 form `PT30S`."""
 
 Folder = Annotated[Path, AfterValidator(Path.expanduser)]
+
+
+def _place(value: object) -> object:
+    return storage_place(str(value)) if isinstance(value, str | Path) else value
+
+
+Storage = Annotated[StoragePlace, BeforeValidator(_place)]
 
 
 class WorkerSettings(BaseSettings):
@@ -141,14 +149,18 @@ class WorkerSettings(BaseSettings):
         description="SQLAlchemy URL of the transcript archive, one for all workers. Unset: SQLite in the home folder, "
         "for workers on one machine. `none`: no archive.",
     )
-    storage: Folder | None = Field(
+    storage: Storage | None = Field(
         default=None,
-        description="Folder for payloads that are too large for history; all workers and clients need the same. "
-        "Unset: large payloads stay in history.",
+        description="Where payloads go that are too large for history: a folder that all workers and clients see, or "
+        "`s3://BUCKET/PREFIX` (`pip install 'perdure[s3]'`, and AWS's own variables or profile); the same for all. "
+        "In a folder, `perdure sweep` takes away what nothing refers to any more, and tool results above 128 Ki "
+        "characters are kept whole, beside their shortened form; in a bucket neither. Unset: large payloads stay in "
+        "history, which takes 1.9 MB of each.",
     )
     storage_threshold: PositiveInt = Field(
         default=128 * KIB,
-        description="Payloads from this size on, in bytes, go to the storage, if there is one.",
+        description="Payloads from this size on, in bytes, go to the storage, if there is one. Clients may have "
+        "another one than workers.",
     )
     renew_events: PositiveInt = Field(
         default=2_000,

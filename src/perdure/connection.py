@@ -6,19 +6,21 @@ import asyncio
 import dataclasses
 import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
 
-from perdure.errors import ServerUnavailable
+from perdure.errors import ConfigurationError, ServerUnavailable
 from perdure.storage import external_storage
+from perdure.storage.places import storage_place
 
 if TYPE_CHECKING:
     from temporalio.converter import DataConverter
     from temporalio.runtime import Runtime
+
+    from perdure.storage.places import StoragePlace
 
 DEFAULT_ADDRESS = "localhost:7233"
 CONNECT_SECONDS = 10
@@ -29,15 +31,27 @@ STORAGE_THRESHOLD = "PERDURE_STORAGE_THRESHOLD"
 DEFAULT_THRESHOLD = 128 * 1024
 
 
-def data_converter(storage: Path | None, threshold: int = DEFAULT_THRESHOLD) -> DataConverter:
-    """Return the converter that clients and workers of one setup share."""
+def data_converter(storage: StoragePlace | None, threshold: int = DEFAULT_THRESHOLD) -> DataConverter:
+    """Return the converter that clients and workers of one setup share.
+
+    Raises:
+        ConfigurationError: the storage is a bucket, and what that needs is not installed.
+    """
     return dataclasses.replace(pydantic_data_converter, external_storage=external_storage(storage, threshold))
 
 
-def storage_from_environment() -> Path | None:
-    """Return the directory for large payloads that `PERDURE_STORAGE` names, if it does."""
+def storage_from_environment() -> StoragePlace | None:
+    """Return where large payloads go, from `PERDURE_STORAGE`, if it says so.
+
+    Raises:
+        ConfigurationError: it names neither a folder nor a bucket.
+    """
     value = os.environ.get(STORAGE, "").strip()
-    return Path(value).expanduser() if value else None
+    try:
+        return storage_place(value) if value else None
+    except ValueError as error:
+        msg = f"{STORAGE} can't be {value!r}: {error}"
+        raise ConfigurationError(msg) from None
 
 
 def threshold_from_environment() -> int:
@@ -57,6 +71,7 @@ async def connect(
 
     Raises:
         ServerUnavailable: nobody answers there, or the server refuses us.
+        ConfigurationError: `PERDURE_STORAGE` can't be used.
     """
     config = ClientConfig.load_client_connect_config()
     if address is not None:

@@ -195,7 +195,7 @@ async def serve(
         dynamic_config: Settings of the Temporal server, such as lowered limits.
         data_dir: Where the data lies; a temporary folder by default, which is removed.
         archive_url: The archive; SQLite in the data folder by default, None for none.
-        storage: Where large payloads go; the data folder by default, None for nowhere.
+        storage: Where large payloads go, a folder or `s3://BUCKET/PREFIX`; the data folder by default, None: nowhere.
         worker_settings: Fields of `worker.settings.WorkerSettings`.
     """
     make_importable()

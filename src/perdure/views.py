@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from perdure.contract import PAGE_BYTES, SLICE, CheckpointSlice, ContextPage, PageRequest, Slice, TranscriptPage
 from perdure.former import Former
-from perdure.messages import Block, Message, blocks_text, chain, context_origin
+from perdure.messages import Block, Message, blocks_text, chain_all, context_origin
 from perdure.results import (
     ActiveRun,
     ChangeReceipt,
@@ -346,12 +346,12 @@ def context_page(session: Session, request: PageRequest) -> ContextPage:
 
 
 def _digest_at(session: Session, position: int) -> str:
-    if position == session.known.position:
-        return session.known.digest
-    at = context_origin(session.state.summary)
-    for message in session.state.context[:position]:
-        at = chain(at, message)
-    return at
+    context, known = session.state.context, session.known
+    if position == session.mark.position:
+        return session.mark.digest
+    if position >= known.position:
+        return chain_all(known.digest, context[known.position : position])
+    return chain_all(context_origin(session.state.summary), context[:position])
 
 
 def transcript_page(session: Session, request: PageRequest) -> TranscriptPage:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +20,6 @@ from tests.support.world import fresh, until, world
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
     from datetime import datetime
-    from pathlib import Path
 
     from perdure import SessionHandle
     from worker.embedded import EmbeddedServer
@@ -63,7 +63,7 @@ async def archive_of(served: Served) -> Archive:
 
 
 def stored(served: Served) -> list[Path]:
-    assert served.settings.storage is not None
+    assert isinstance(served.settings.storage, Path)
     return [path for path in served.settings.storage.rglob("*") if path.is_file()]
 
 

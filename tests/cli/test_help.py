@@ -8,7 +8,7 @@ from perdure.cli import main
 from perdure.cli.chat.orders import HELP
 
 COMMANDS = (
-    *("dev", "worker", "setup", "replay", "upgrade"),
+    *("dev", "worker", "setup", "sweep", "replay", "upgrade"),
     *("chat", "submit", "ask", "result"),
     *("interrupt", "resume", "cancel", "steer", "inject", "pause", "unpause", "close"),
     *("approvals", "approve", "deny", "respond", "uncertain", "reconcile"),
@@ -86,6 +86,8 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         (["worker", "no_such_module:app"], "no_such_module"),
         (["worker", "tests.cli.sample:not_an_app"], "not an App"),
         (["worker", "tests.cli.broken_sample:app"], "KeyError: 'missing'"),
+        (["sweep", "--older-than", "soon"], "90m, 12h, 7d"),
+        (["sweep", "--older-than", "5m"], "at least 1h"),
         (["dev", "tests.cli.sample:app", "--port", "0"], "--port"),
     ],
 )

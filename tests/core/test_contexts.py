@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from activities.contexts import Context, ContextCache, ContextMovedOnError
 from perdure.contract import ContextPage, Mark, ModelCall, PageRequest
@@ -106,6 +106,20 @@ class ContextMachine(RuleBasedStateMachine):
         state = self.session.state
         self.session = rewritten(self.session, state.context[:-back], summary=state.summary)
 
+    @rule(at=st.integers(0, 30))
+    def an_older_message_is_amended(self, at: int) -> None:
+        """A late result takes the place of the one that said that it was unknown."""
+        context = list(self.session.state.context)
+        if context:
+            self.count += 1
+            context[at % len(context)] = message(f"amended {self.count}")
+            self.session = rewritten(self.session, tuple(context), summary=self.session.state.summary)
+
+    @rule(made=calls)
+    def the_workflow_is_reset(self, made: tuple[ModelCall, Session]) -> None:
+        """To an earlier moment. What workers remember is from a future that did not happen."""
+        self.session = made[1]
+
     @rule(target=calls, base=st.integers(0, 30), delta=st.sampled_from(["whole", "missing", "stale"]))
     def a_call_is_made(self, base: int, delta: str) -> tuple[ModelCall, Session]:
         position = min(base, len(self.session.state.context))
@@ -147,6 +161,36 @@ class ContextMachine(RuleBasedStateMachine):
             assert reader.pages
         else:
             self.check_context(call, session, loaded)
+
+    @rule(made=calls, worker=st.integers(0, 1), later=st.lists(calls, max_size=3))
+    def a_worker_with_room_reads_nothing_twice(
+        self, made: tuple[ModelCall, Session], worker: int, later: list[tuple[ModelCall, Session]]
+    ) -> None:
+        """Also when calls come in between that are late: a prefix of what is known needs no reading, and takes none."""
+        cache, call = self.caches[worker], made[0]
+        try:
+            load(cache, call, Reader(self.session))
+        except ContextMovedOnError:
+            return
+        late = [each for each in later if cache.peek(KEY.workflow_id, each[0].head) is not None]
+        for each, session in (*late, made):
+            reader = Reader(self.session)
+            self.check_context(each, session, load(cache, each, reader))
+            assert reader.pages == []
+
+    @rule(made=calls)
+    def a_worker_that_knows_nothing_reads_each_page_once(self, made: tuple[ModelCall, Session]) -> None:
+        """From the session itself, without what came with the call."""
+        call, session = change(made[0], delta=None), made[1]
+        reader = Reader(session, limit=2)
+        assert load(ContextCache(1_000_000), call, reader).messages == session.state.context
+        count = len(session.state.context)
+        assert [page.after for page in reader.pages] == list(range(0, max(count, 1), 2))
+
+    @invariant()
+    def no_cache_holds_more_than_its_bytes(self) -> None:
+        for cache in self.caches:
+            assert cache.size <= cache.max_bytes
 
     @rule(worker=st.integers(0, 3))
     def a_worker_forgets(self, worker: int) -> None:
@@ -267,6 +311,49 @@ def test_a_cache_never_holds_more_than_its_bytes(kept: list[tuple[int, int]], ma
 def _peek(cache: ContextCache, name: str, kept: list[tuple[int, int]]) -> bool:
     marks = [Context.empty().plus([message("x" * length)]).mark for _, length in kept]
     return any(cache.peek(name, mark) is not None for mark in marks)
+
+
+def test_a_late_call_does_not_shorten_what_is_known() -> None:
+    """Another attempt at an older call comes to a worker that has gone on meanwhile."""
+    session = conversation("one", "two")
+    late = call_of(session)
+    for text in ("three", "four"):
+        session = with_message(session, message(text))
+    call, cache = call_of(session, base=4, delta=False), ContextCache(10_000_000)
+    load(cache, call, Reader(session))
+    for each in (late, call):
+        reader = Reader(session)
+        load(cache, each, reader)
+        assert reader.pages == []
+
+
+def test_a_part_of_a_long_context_is_cut_out_and_not_made_again() -> None:
+    """The digests and sizes of the parts are those of contexts of their own."""
+    texts = [f"message {number}" for number in range(50)]
+    context = Context.empty("so far").plus([message(text) for text in texts])
+    for number in (0, 1, 49, 50):
+        part = Context.empty("so far").plus([message(text) for text in texts[:number]])
+        assert context.upto(part.mark) == part
+    assert context.upto(change(context.mark, position=51)) is None
+
+
+@pytest.mark.parametrize("known", [0, 2, 4])
+@pytest.mark.parametrize("after", [0, 1, 2, 3, 4])
+def test_a_page_goes_on_where_the_asker_is_wherever_the_session_was_last_known(known: int, after: int) -> None:
+    session = conversation("one", "two", "three", "four", summary="so far")
+    mark = call_of(session, base=known).base
+    session = change(session, known=mark)
+    right = call_of(session, base=after).base.digest
+    assert context_page(session, PageRequest(after=after, digest=right)).start == after
+    assert context_page(session, PageRequest(after=after, digest="0" * 32)).start == 0
+
+
+def test_a_long_context_is_asked_for_its_digest_once_for_all_its_pages() -> None:
+    """A digest in the middle costs the session a way through all its messages: with each page it would be quadratic."""
+    session = conversation(*(f"message {number}" for number in range(20)))
+    reader = Reader(session, limit=2)
+    load(ContextCache(10_000_000), call_of(session, base=20), reader)
+    assert [page.digest is not None for page in reader.pages] == [True] + [False] * 9
 
 
 def test_the_size_of_a_context_is_counted_with_its_summary() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,7 +31,7 @@ from perdure import (
 )
 from perdure.connection import connect, data_converter
 from perdure.errors import ContextTooLarge, InvalidCommand, SessionNotFound, TurnNotFound
-from perdure.storage import Directory
+from perdure.storage.directories import Directory
 from perdure.testing import ReplyLike, ScriptedModel
 from tests.support.world import failed_tasks, fresh, until, update, world
 
@@ -130,7 +131,7 @@ async def test_a_thousand_malformed_signals_fail_no_workflow_task_and_each_is_co
         session = served.sessions.session("a", fresh())
         await session.ask("hello")
         for folder in ("payloads", "results"):  # what a reference can name, whoever wrote it
-            if served.settings.storage is not None:
+            if isinstance(served.settings.storage, Path):
                 name = Directory(served.settings.storage / folder).put(KNOWN_SESSION, KNOWN_DATA)
                 assert name == KNOWN_RESULT
         kinds = list(malformed())

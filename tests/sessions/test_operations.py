@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
@@ -284,7 +285,7 @@ async def test_a_result_of_five_megabytes_is_shortened_in_the_conversation_and_k
         assert len(result.text) < 20_000
         stored = dict(result.metadata)["offloaded"]
         assert isinstance(stored, dict)
-        assert served.settings.storage is not None
+        assert isinstance(served.settings.storage, Path)
         kept = served.settings.storage / "results" / str(stored["stored"])
         assert kept.read_text() == big
         assert await failed_tasks(session) == 0

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from temporalio.client import Client
     from temporalio.converter import DataConverter
 
+    from perdure.storage.places import StoragePlace
+
 STORAGE = "storage"
 """The folder for large payloads in the home folder."""
 
@@ -33,7 +35,7 @@ class Place:
 
     home: Path
     task_queue: str
-    storage: Path | None
+    storage: StoragePlace | None
     threshold: int
     address: str | None = None
     namespace: str | None = None

@@ -23,6 +23,7 @@ from perdure.cli import (
     states,
     steering,
     stopping,
+    sweeping,
     turns,
     upgrading,
 )
@@ -65,7 +66,7 @@ def make_app() -> typer.Typer:
     app.callback()(perdure)
     for module in (
         *(chat, turns, serving, reading, stopping, steering, control),
-        *(answering, settling, states, forgetting, rehearsing, upgrading),
+        *(answering, settling, states, forgetting, sweeping, rehearsing, upgrading),
     ):
         module.register(app)
     return app

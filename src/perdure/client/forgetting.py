@@ -25,7 +25,7 @@ from perdure.client.handle import SessionHandle
 from perdure.errors import InvalidSessionKey, ServerUnavailable, SessionClosed, SessionNotFound
 from perdure.identity import SessionKey, attribute_value
 from perdure.results import ForgetReceipt, KnownSession
-from perdure.storage import directories
+from perdure.storage import Owner, holders
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -141,7 +141,7 @@ class Forgetting:
             trace.runs |= runs.keys()
             trace.open = trace.open or WorkflowExecutionStatus.RUNNING in runs.values()
         for trace in traces.values():
-            trace.files = await asyncio.to_thread(self._count_stored, trace.key)
+            trace.files = await self._count_stored(trace.key)
         found = [traces[workflow_id] for workflow_id in sorted(traces)]
         return [trace for trace in found if trace.runs or trace.archived or trace.files]
 
@@ -159,11 +159,13 @@ class Forgetting:
         found = await self._archive.sessions(user_id=whose.user_id, agent_id=whose.agent_id)
         return [key for key in map(SessionKey.parse, found) if whose.has(key)]
 
-    def _count_stored(self, key: SessionKey) -> int:
-        return sum(each.count(key.workflow_id) for each in directories(self._client.data_converter))
+    async def _count_stored(self, key: SessionKey) -> int:
+        owner = Owner(self._client.namespace, key.workflow_id)
+        return sum([await each.count(owner) for each in holders(self._client.data_converter)])
 
-    def _forget_stored(self, key: SessionKey) -> int:
-        return sum(each.forget(key.workflow_id) for each in directories(self._client.data_converter))
+    async def _forget_stored(self, key: SessionKey) -> int:
+        owner = Owner(self._client.namespace, key.workflow_id)
+        return sum([await each.forget(owner) for each in holders(self._client.data_converter)])
 
     async def _visible(self, whose: Whose) -> dict[str, dict[str, WorkflowExecutionStatus | None]]:
         """Return the runs that visibility knows, by workflow id."""
@@ -195,7 +197,7 @@ class Forgetting:
                 trace.runs.add(newest.run_id)
             if self._archive is not None:
                 removed += await self._archive.forget([workflow_id], until=newest.at if newest else None)
-            files += await asyncio.to_thread(self._forget_stored, trace.key)
+            files += await self._forget_stored(trace.key)
             if not await reading.is_open(self._client.get_workflow_handle(workflow_id)):
                 break
         deleted = [await self._delete(workflow_id, run_id) for run_id in sorted(trace.runs)]
