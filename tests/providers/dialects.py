@@ -93,7 +93,8 @@ class Dialect:
             chunks.insert(0, {"choices": [], "prompt_filter_results": []})
         body = events(chunks, line_end=self.line_end, done=self.done).decode()
         if self.comments:
-            body = f": thinking{self.line_end}{self.line_end}" + body.replace("data:", f": ping{self.line_end}data:")
+            end = self.line_end  # a line that begins so, and not the same words within what is said
+            body = f": thinking{end}" + f"{end}{body}".replace(f"{end}data:", f"{end}: ping{end}data:")
         return (b"\xef\xbb\xbf" if self.byte_order_mark else b"") + body.encode()
 
     def _chunks(self, said: Said) -> Iterable[Chunk]:

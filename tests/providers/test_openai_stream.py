@@ -76,6 +76,12 @@ def test_every_dialect_gives_the_message_of_the_clean_stream(said: Said, dialect
     assert read([dialect.write(said)]) == read([CLEAN.write(said)])
 
 
+def test_what_is_said_may_look_like_the_stream_itself() -> None:
+    """B79."""
+    said = Said(("data: x",), (("call-0", "find", ('{"data: ": ""}',)),))
+    assert read([Dialect(comments=True).write(said)]) == read([CLEAN.write(said)])
+
+
 @given(sayings(), st.data())
 def test_where_the_network_cuts_a_stream_makes_no_difference(said: Said, data: st.DataObject) -> None:
     """B77, B79."""

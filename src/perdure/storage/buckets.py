@@ -19,8 +19,13 @@ from perdure.storage.unavailable import unavailable
 
 try:
     from boto3.session import Session  # pyright: ignore[reportMissingTypeStubs]  # it has none
-    from botocore.config import Config
-    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, NoRegionError
+    from botocore.config import Config  # pyright: ignore[reportMissingTypeStubs]
+    from botocore.exceptions import (  # pyright: ignore[reportMissingTypeStubs]
+        BotoCoreError,
+        ClientError,
+        NoCredentialsError,
+        NoRegionError,
+    )
 except ImportError as missing:
     msg = "PERDURE_STORAGE names a bucket of S3, which needs more than is installed: pip install 'perdure[s3]'"
     raise ConfigurationError(msg) from missing
