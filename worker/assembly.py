@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -22,6 +23,7 @@ from activities.tools import ToolActivities
 from perdure import contract
 from perdure.archive import Archive
 from perdure.client import SessionHandle, read_checkpoint, read_page, read_transcript, read_wanted
+from perdure.errors import PerdureError
 from perdure.storage import RESULTS, Directory
 from worker.guard import UpdateGuard
 from workflows.session import AgentSession
@@ -45,6 +47,8 @@ STICKY_PATIENCE = timedelta(seconds=3)
 """How long a session's next decision waits for the worker that has it in memory, before any worker may replay it. It
 is the longest pause that a session sees when its worker dies between two steps."""
 
+ARCHIVE_SECONDS = 10
+"""How long a worker that starts waits for the archive."""
 
 ACTIVATION_SECONDS = 9
 """How long workflow code may take for what comes at once; the server gives a workflow task ten seconds."""
@@ -126,8 +130,8 @@ async def _archives(client: Client, settings: WorkerSettings) -> AsyncGenerator[
         return await read_checkpoint(client.get_workflow_handle(workflow_id, run_id=run_id), wanted)
 
     archive = None if settings.archive is None else Archive.at(settings.archive)
-    log.info("where transcripts are kept", extra={"archive": "nowhere" if archive is None else str(archive)})
     try:
+        await _prepare(archive)
         yield ArchiveActivities(archive, transcript, checkpoint)
     finally:
         if archive is not None:
@@ -179,3 +183,15 @@ def _allow_bursts(worker: Worker) -> None:
     inner = worker._workflow_worker  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # see above
     if inner is not None:
         inner._deadlock_timeout_seconds = ACTIVATION_SECONDS  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
+async def _prepare(archive: Archive | None) -> None:
+    """See that the archive is there, so that no session waits for its tables. Sessions go on without it, too."""
+    log.info("where transcripts are kept", extra={"archive": "nowhere" if archive is None else str(archive)})
+    if archive is None:
+        return
+    try:
+        async with asyncio.timeout(ARCHIVE_SECONDS):
+            await archive.prepare()
+    except (PerdureError, TimeoutError) as error:
+        log.warning("the archive can't be used now; sessions keep what is for it", extra={"error": str(error)})

@@ -37,9 +37,10 @@ class Opening:
             if is_cancelled_exception(error):
                 raise
             return begun_blind(session, workflow.now())
-        if found.checkpoint is None or self._start.seed is not None:
-            return known_before(session, found.last_seq)
-        return self._read(await self._whole(found.checkpoint), found.last_seq)
+        text = None
+        if found.checkpoint is not None and self._start.seed is None:
+            text = await self._whole(found.checkpoint)
+        return known_before(session, found.last_seq) if text is None else self._read(text, found.last_seq)
 
     async def _first(self) -> Restored:
         """Ask the archive. The answer is one event; that of a session that was there before is worth some more."""
@@ -64,14 +65,20 @@ class Opening:
             summary="what the archive has of the session",
         )
 
-    async def _whole(self, first: CheckpointSlice) -> str:
+    async def _whole(self, first: CheckpointSlice) -> str | None:
+        """Read a checkpoint on to its end, anew if another has taken its place; None if it was forgotten meanwhile."""
         text = first.text
         while len(text) < first.total:
             further = (await self._ask(Slice(after=len(text)))).checkpoint
-            if further is None or further.seq != first.seq or not further.text:
-                msg = "the session's checkpoint has changed while it was read"
-                raise RuntimeError(msg)  # the task is tried again
-            text += further.text
+            if further is None:
+                return None
+            if (further.seq, further.total) == (first.seq, first.total):
+                text += further.text
+                continue
+            begun = (await self._ask(Slice())).checkpoint
+            if begun is None:
+                return None
+            first, text = begun, begun.text
         return text
 
     def _read(self, text: str, last_seq: int) -> Session:

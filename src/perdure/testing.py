@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from temporalio.testing import TimeSkipper
 
 from perdure.archive import Archive
-from perdure.archive.place import ARCHIVE_URL, NO_ARCHIVE
+from perdure.archive.place import ARCHIVE_URL, NO_ARCHIVE, archive_url as archive_at
 from perdure.client import Sessions
 from perdure.connection import STORAGE, STORAGE_THRESHOLD, connect, data_converter
 from perdure.deployment import make_importable
@@ -174,6 +174,11 @@ class Served:
         await self._server.start()
 
 
+def archive_in(home: Path) -> str:
+    """Return where the archive of a test is that does not say so: never where the environment has production's."""
+    return archive_at(None, home) or NO_ARCHIVE
+
+
 @asynccontextmanager
 async def serve(
     app: App,
@@ -206,8 +211,7 @@ async def serve(
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="perdure-"))
         home = Path(temporary) if data_dir is None else data_dir
         given: dict[str, object] = {"home": home, "storage": home / "storage" if storage == DEFAULT else storage}
-        if archive_url != DEFAULT:
-            given["archive_url"] = archive_url or NO_ARCHIVE
+        given["archive_url"] = archive_in(home) if archive_url == DEFAULT else archive_url or NO_ARCHIVE
         settings = WorkerSettings.load(**FAST_SETTINGS, **given, **worker_settings)
         config = {**(dynamic_config or {}), **(TIME_SKIPPING if time_skipping else {})}
         server = EmbeddedServer(data_dir=data_dir, headless=True, dynamic_config=config, persistent=True)

@@ -8,18 +8,12 @@ import pytest
 import pytest_asyncio
 
 from perdure.archive import Archive
-from tests.support.postgres import Postgres, postgres
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator
     from pathlib import Path
 
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[Postgres]:
-    """One server for all tests of this process."""
-    with postgres() as server:
-        yield server
+    from tests.support.postgres import Postgres
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

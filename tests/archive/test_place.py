@@ -10,10 +10,10 @@ import pytest
 from perdure import Agent, App, Sessions
 from perdure.archive import archive_from_environment
 from perdure.errors import ConfigurationError
-from perdure.testing import ScriptedModel
+from perdure.testing import ScriptedModel, serve
 from tests.cli.programs import inside
 from tests.support.entries import fresh_key, numbers, said
-from tests.support.world import world
+from tests.support.world import fresh, world
 from worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -86,3 +86,35 @@ async def test_the_command_line_reads_what_only_the_archive_has(server: Embedded
         assert down.code == 3
         assert "PERDURE_ARCHIVE_URL" in down.err
         await archive.aclose()
+
+
+async def test_the_test_kit_never_uses_the_archive_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What tests say has no place among what users said."""
+    monkeypatch.setenv("PERDURE_ARCHIVE_URL", f"sqlite:///{tmp_path / 'production.db'}")
+    async with serve(App([Agent("a", ScriptedModel(["hi"]))])) as served:
+        session = served.sessions.session("a", "s")
+        await session.ask("hello")
+        await session.close()
+        await served.client.get_workflow_handle(session.workflow_id).result()
+    assert not (tmp_path / "production.db").exists()
+
+
+async def test_a_worker_makes_the_tables_before_a_session_waits_for_them(
+    server: EmbeddedServer, tmp_path: Path
+) -> None:
+    file = tmp_path / "folder" / "archive.db"
+    async with world(server, App([Agent("a", ScriptedModel(["hi"]))]), archive_url=f"sqlite:///{file}"):
+        assert file.exists()
+
+
+async def test_a_worker_that_can_not_reach_the_archive_says_so_and_serves(
+    server: EmbeddedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B61: nothing waits for the archive."""
+    (tmp_path / "file").write_text("in the way")
+    url = f"sqlite:///{tmp_path / 'file' / 'archive.db'}"
+    async with world(server, App([Agent("a", ScriptedModel(["hi"]))]), archive_url=url) as served:
+        assert "the archive can't be used now" in caplog.text
+        assert (await served.sessions.session("a", fresh()).ask("hello", timeout=60)).output == "hi"

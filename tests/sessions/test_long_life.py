@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from perdure import Agent, App, Effect, ModelRequest, Sessions, ToolCall, tool
+from perdure.archive import Archive, Checkpoint
 from perdure.calls import NotOpenYet
 from perdure.errors import SessionNotFound, SetupRequired, TurnConflict
 from perdure.models import Purpose
@@ -209,6 +211,32 @@ async def test_a_large_session_comes_back_without_external_storage(server: Embed
         await ended(session)
         await session.ask("still there?", timeout=60)
         assert (await session.state()).context[: len(before.context)] == before.context
+
+
+@pytest.mark.parametrize("afterwards", ["another", "none"])
+async def test_a_checkpoint_that_changes_while_it_is_read_is_read_anew(
+    server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch, afterwards: str
+) -> None:
+    """B20: its parts fit together, or it was forgotten and the session begins empty; it never stays half open."""
+    reads, read = itertools.count(1), Archive.checkpoint
+
+    async def changing(archive: Archive, workflow_id: str) -> Checkpoint | None:
+        found = await read(archive, workflow_id)
+        if next(reads) == 1 or found is None:
+            return found
+        return None if afterwards == "none" else replace(found, seq=found.seq + 1, data=found.data + " ")
+
+    async with world(server, App([Agent("a", ScriptedModel(echo))]), storage=None) as served:
+        session = served.sessions.session("a", fresh())
+        for number in range(4):
+            await session.ask(f"{number}" + "ü" * 200_000, timeout=60)
+        before = await session.state()
+        await ended(session)
+        monkeypatch.setattr(Archive, "checkpoint", changing)
+        await session.ask("still there?", timeout=60)
+        context = (await session.state()).context
+        assert len(context) == 2 + (0 if afterwards == "none" else len(before.context))
+        assert await failed_tasks(session) == 0
 
 
 async def test_a_session_that_was_there_waits_for_an_archive_that_is_down(

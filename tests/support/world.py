@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 
+from perdure import testing
 from perdure.connection import connect, data_converter
-from perdure.testing import Served
 from worker.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -28,18 +28,21 @@ PATIENCE = 30
 
 
 @asynccontextmanager
-async def world(server: EmbeddedServer, app: App, *, workers: int = 1, **settings: object) -> AsyncGenerator[Served]:
+async def world(
+    server: EmbeddedServer, app: App, *, workers: int = 1, **settings: object
+) -> AsyncGenerator[testing.Served]:
     """Serve an app for the length of a test, out of sight of the others."""
     with tempfile.TemporaryDirectory(prefix="perdure-world-") as folder:
         given: dict[str, object] = {
             "home": Path(folder),
             "storage": Path(folder) / "storage",
+            "archive_url": testing.archive_in(Path(folder)),
             "task_queue": f"perdure-{uuid.uuid4().hex}",
             "graceful_shutdown": 1,
         }
         loaded = WorkerSettings.load(**(given | settings))
         client = await connect(server.address, converter=data_converter(loaded.storage, loaded.storage_threshold))
-        served = Served(app, server, loaded, client)
+        served = testing.Served(app, server, loaded, client)
         try:
             for _ in range(workers):
                 await served.start_worker()
