@@ -20,6 +20,7 @@ from benchmarks.cases import bench, events_per_turn, latency, long_turn, through
 from benchmarks.drawing import draw
 from benchmarks.interrupts import MOMENTS, interrupts
 from benchmarks.long_life import history_ratio, wakings
+from benchmarks.many import show_many
 
 RESULTS = Path(__file__).parent / "results"
 MAX_LATENCY_RATIO = 1.15
@@ -133,8 +134,14 @@ def main() -> None:
     parser.add_argument(
         "--curve", type=int, metavar="TURNS", help="live so many turns instead, and draw docs/long-life.svg"
     )
+    parser.add_argument(
+        "--sessions", type=int, metavar="COUNT", help="open so many sessions instead, wake each, and watch the worker"
+    )
     given = parser.parse_args()
     console = Console()
+    if given.sessions:
+        show_many(console, given.sessions)
+        return
     if given.curve:
         draw(console, given.curve)
         return

@@ -27,6 +27,11 @@ class WorkerProcess:
         self.lines: list[bytes] = []
         self._reader = asyncio.create_task(self._read())
 
+    @property
+    def pid(self) -> int:
+        """The number of its process."""
+        return self._process.pid
+
     async def _read(self) -> None:
         assert self._process.stderr is not None
         async for line in self._process.stderr:
