@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
@@ -116,5 +117,7 @@ async def test_a_worker_that_can_not_reach_the_archive_says_so_and_serves(
     (tmp_path / "file").write_text("in the way")
     url = f"sqlite:///{tmp_path / 'file' / 'archive.db'}"
     async with world(server, App([Agent("a", ScriptedModel(["hi"]))]), archive_url=url) as served:
-        assert "the archive can't be used now" in caplog.text
+        log = logging.getLogger("perdure.worker")
+        heard = (log.disabled, log.getEffectiveLevel(), logging.root.manager.disable, logging.root.handlers)
+        assert "the archive can't be used now" in caplog.text, heard
         assert (await served.sessions.session("a", fresh()).ask("hello", timeout=60)).output == "hi"

@@ -128,11 +128,13 @@ class Program:
 
 
 @asynccontextmanager
-async def started(*arguments: str, env: Mapping[str, str] | None = None, cwd: Path = HERE) -> AsyncGenerator[Program]:
+async def started(
+    *arguments: str, env: Mapping[str, str] | None = None, cwd: Path = HERE, program: tuple[str, ...] = PERDURE
+) -> AsyncGenerator[Program]:
     """Start a command; it is killed at the end of the block if it still runs."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *PERDURE, *arguments, stdin=pipe, stdout=pipe, stderr=pipe, env=environment(env), cwd=cwd
+        *program, *arguments, stdin=pipe, stdout=pipe, stderr=pipe, env=environment(env), cwd=cwd
     )
     try:
         yield Program(process)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import stat
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import pytest
 
 from perdure import TurnStatus
 from tests.cli.desks import reached
-from tests.cli.programs import PATIENCE, Ended, perdure, started
+from tests.cli.programs import HERE, PATIENCE, Ended, perdure, started
 from tests.cli.sample import gates
 from tests.cli.terminals import CTRL_C, PROMPT, at_terminal
 from tests.support.world import fresh, until
@@ -94,6 +95,17 @@ async def test_over_a_pipe_sigint_ends_the_program_when_nothing_runs(desk: Desk)
             await chat.process.wait()  # before its input ends, which ends it too
         ended = await chat.finish()
     assert (ended.code, ended.err) == (130, "")
+
+
+async def test_over_a_pipe_sigint_ends_the_program_also_as_the_turn_is_just_over(desk: Desk) -> None:
+    hasty = (sys.executable, str(HERE / "hasty_pipe.py"))
+    async with started("chat", env=desk.env, program=hasty) as chat:
+        assert chat.process.stdin
+        chat.process.stdin.write(b"hello\n")
+        async with asyncio.timeout(PATIENCE):
+            await chat.process.wait()
+        ended = await chat.finish()
+    assert (ended.code, ended.out, ended.err) == (130, "you said hello\n", "")
 
 
 async def test_over_a_pipe_turns_are_interrupted_resumed_and_cancelled_line_by_line(desk: Desk) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,7 @@ class Conversation:
         self._obeying: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._warned = set[str]()
+        self._in_vain = False
 
     async def run(self) -> ExitCode:
         """Talk until the end of what is typed, and return the exit code."""
@@ -74,6 +76,7 @@ class Conversation:
                 if not self._screen.interactive:
                     await self._lines.join()
                     await self._following.settled()
+                    await self._end_if_stopped_in_vain()
             await self._rest_obeyed()
             if self._following.turns:
                 self._screen.note("what runs or waits goes on; come back to see what comes of it")
@@ -88,6 +91,13 @@ class Conversation:
         await self._lines.join()
         if self._stopping is not None:
             await asyncio.wait({self._stopping})
+
+    async def _end_if_stopped_in_vain(self) -> None:
+        """Take a Ctrl-C that came as the turn was just over for one that came after it: it ends the program."""
+        if self._stopping is not None:
+            await asyncio.wait({self._stopping})
+        if self._in_vain:
+            signal.raise_signal(signal.SIGINT)
 
     async def _obey(self) -> None:
         """Obey what is typed, one line after the other, while the next are typed."""
@@ -162,9 +172,11 @@ class Conversation:
         finally:
             self._following.interrupting = False
         waiting = {entry.turn_id for entry in view.queue}.intersection(self._following.turns)
-        if waiting and waiting <= self._warned:
+        if not waiting:
+            self._in_vain = True
+        elif waiting <= self._warned:
             self._leave_alone()
-        elif waiting:
+        else:
             self._warned |= waiting
             self._screen.note("it has not begun: /queue shows what waits; Ctrl-C once more leaves it alone")
 
