@@ -19,6 +19,7 @@ make_importable()
 
 from perdure import testing  # noqa: E402  # importable only now
 from tests.support.postgres import Postgres, postgres  # noqa: E402  # importable only now
+from tests.support.world import AT_ONCE  # noqa: E402  # importable only now
 from worker.embedded import EmbeddedServer  # noqa: E402  # importable only now
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "here"))
 def server() -> Iterator[EmbeddedServer]:
     """One real Temporal server for all tests of this process that don't harm it."""
     with asyncio.Runner() as runner:
-        server = EmbeddedServer.ephemeral()
+        server = EmbeddedServer.ephemeral(dynamic_config=AT_ONCE)
         runner.run(server.start())
         yield server
         runner.run(server.stop())

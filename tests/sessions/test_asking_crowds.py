@@ -30,7 +30,7 @@ from perdure.messages import flaws
 from perdure.models import Purpose
 from perdure.testing import Reply, ReplyLike, ScriptedModel, serve
 from tests.sessions.test_crowds import Client
-from tests.support.world import failed_tasks_ever, fresh, until
+from tests.support.world import AT_ONCE, failed_tasks_ever, fresh, until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -151,7 +151,7 @@ async def test_random_answers_and_changes_of_four_people_leave_nothing_stuck_and
         queue_limit=20,
         compact_over=900,
     )
-    config = {"limit.historyCount.suggestContinueAsNew": 25}
+    config = AT_ONCE | {"limit.historyCount.suggestContinueAsNew": 25}
     async with serve(App([agent]), workers=2, dynamic_config=config) as served:
         session = served.sessions.session("a", fresh())
         await session.ask("hello", timeout=30)

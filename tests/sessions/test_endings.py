@@ -26,7 +26,7 @@ from perdure.errors import SessionClosed, SessionNotFound, StaleRun, TurnConflic
 from perdure.messages import flaws
 from perdure.testing import ReplyLike, ScriptedModel, serve
 from tests.support.stage import Prop, Stage
-from tests.support.world import asked, events, fresh, until, world
+from tests.support.world import AT_ONCE, asked, events, fresh, until, world
 
 if TYPE_CHECKING:
     from worker.embedded import EmbeddedServer
@@ -240,7 +240,7 @@ async def test_a_turn_goes_on_after_a_new_run_between_two_of_its_steps() -> None
         return ToolCall("look", {"number": request.step}) if request.step < 12 else "done"
 
     app = App([Agent("a", ScriptedModel(answer), tools=[look])])
-    async with serve(app, dynamic_config={"limit.historyCount.suggestContinueAsNew": 20}) as served:
+    async with serve(app, dynamic_config=AT_ONCE | {"limit.historyCount.suggestContinueAsNew": 20}) as served:
         session = served.sessions.session("a", fresh())
         result = await session.ask("look twelve times", timeout=60)
         assert (result.status, result.output, result.steps) == (TurnStatus.COMPLETED, "done", 12)
@@ -268,7 +268,7 @@ async def test_the_late_result_of_an_uncertain_operation_is_not_lost_to_a_new_ru
         return ToolCall("pay") if request.messages[-1].text == "pay" else "fine"
 
     app = App([Agent("a", ScriptedModel(answer), tools=[pay])])
-    async with serve(app, dynamic_config={"limit.historyCount.suggestContinueAsNew": 30}) as served:
+    async with serve(app, dynamic_config=AT_ONCE | {"limit.historyCount.suggestContinueAsNew": 30}) as served:
         session = served.sessions.session("a", fresh())
         await session.submit("pay", turn_id="t")
         await asyncio.wait_for(started.wait(), 30)
@@ -343,7 +343,7 @@ async def test_two_interrupts_of_one_run_are_both_heard(server: EmbeddedServer) 
 async def test_a_session_that_is_too_large_to_carry_goes_on_in_its_run() -> None:
     """B60 in small: bytes are counted and not characters, and nothing is ended by the server."""
     app = App([Agent("a", ScriptedModel(lambda request: f"{len(request.messages)}"))])
-    config = {"limit.historyCount.suggestContinueAsNew": 20}
+    config = AT_ONCE | {"limit.historyCount.suggestContinueAsNew": 20}
     async with serve(app, dynamic_config=config, storage=None, archive_url=None) as served:
         session = served.sessions.session("a", fresh())
         for number in range(8):

@@ -13,7 +13,7 @@ from perdure.operations import readable_id
 from perdure.testing import ReplayFailed, ScriptedModel, record_history, replay, serve
 from tests.record_histories import FOLDER, LIVES
 from tests.sessions.test_turns import echo
-from tests.support.world import events, fresh, world
+from tests.support.world import AT_ONCE, events, fresh, world
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +62,7 @@ async def test_a_session_can_be_recorded_and_replayed_by_anybody(
 
 async def test_a_run_that_continues_another_asks_its_history_for_no_newer_way(tmp_path: Path) -> None:
     """B63: its input says them, since a run whose first task was lost would not replay a mark of its own."""
-    config = {"limit.historyCount.suggestContinueAsNew": 12}
+    config = AT_ONCE | {"limit.historyCount.suggestContinueAsNew": 12}
     async with serve(App([Agent("a", ScriptedModel(echo))]), dynamic_config=config) as served:
         session = served.sessions.session("a", fresh())
         for number in range(6):

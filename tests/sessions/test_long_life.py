@@ -17,7 +17,7 @@ from perdure.models import Purpose
 from perdure.results import TurnStatus
 from perdure.testing import Reply, ScriptedModel, serve
 from tests.sessions.test_turns import echo
-from tests.support.world import failed_tasks, fresh, until, world
+from tests.support.world import AT_ONCE, failed_tasks, fresh, until, world
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,7 +85,7 @@ async def test_three_hundred_submits_of_ten_clients_over_many_runs_are_each_take
 
 async def test_a_session_lives_through_five_hundred_turns_on_a_server_that_allows_two_thousand_events() -> None:
     """B59: it renews itself long before, by its own limits."""
-    config = {"limit.historyCount.error": 2_000, "limit.historyCount.warn": 1_900}
+    config = AT_ONCE | {"limit.historyCount.error": 2_000, "limit.historyCount.warn": 1_900}
     async with serve(App([Agent("a", ScriptedModel(echo), compact_over=None)]), dynamic_config=config) as served:
         session = served.sessions.session("a", fresh())
         for number in range(500):

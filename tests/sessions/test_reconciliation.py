@@ -13,7 +13,7 @@ from perdure import Agent, App, Effect, Outcome, SessionStatus, ToolCall, ToolCo
 from perdure.errors import InvalidCommand, NotResumable, UncertainOperations
 from perdure.testing import ScriptedModel, serve
 from tests.support.stage import Stage
-from tests.support.world import failed_tasks_ever, fresh, until, world
+from tests.support.world import AT_ONCE, failed_tasks_ever, fresh, until, world
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -272,7 +272,7 @@ async def test_a_session_renews_itself_while_its_tool_is_being_asked_and_asks_ag
         raise ToolError(msg, uncertain=True)
 
     app = App([Agent("a", ScriptedModel([[PAY], "done"]), tools=[pay])])
-    config = {"limit.historyCount.suggestContinueAsNew": 25}
+    config = AT_ONCE | {"limit.historyCount.suggestContinueAsNew": 25}
     async with serve(app, dynamic_config=config, data_dir=tmp_path) as served:
         session = served.sessions.session("a", fresh(), "alice")
         await session.submit("pay", turn_id="t-1")

@@ -12,7 +12,7 @@ from perdure import Agent, App, Effect, ModelError, ModelRequest, ToolCall, Turn
 from perdure.errors import InvalidCommand, QueueFull, RunConflict, SessionBusy, SessionNotFound, TurnConflict
 from perdure.messages import flaws
 from perdure.testing import Reply, ScriptedModel, serve
-from tests.support.world import events, failed_tasks, fresh, until, update, world
+from tests.support.world import AT_ONCE, events, failed_tasks, fresh, until, update, world
 
 if TYPE_CHECKING:
     from worker.embedded import EmbeddedServer
@@ -208,7 +208,7 @@ async def test_three_hundred_turns_of_ten_clients_survive_a_new_run_every_few_ev
     """B12, B13 across continue-as-new."""
     model = ScriptedModel(echo)
     app = App([Agent("a", model, queue_limit=1000)])
-    async with serve(app, dynamic_config={"limit.historyCount.suggestContinueAsNew": 60}) as served:
+    async with serve(app, dynamic_config=AT_ONCE | {"limit.historyCount.suggestContinueAsNew": 60}) as served:
         session = served.sessions.session("a", fresh())
 
         async def client(name: int) -> None:

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from perdure import App, SessionHandle
     from worker.embedded import EmbeddedServer
 
+AT_ONCE = {"history.workflowIdReuseMinimalInterval": "0s"}
+"""What a server is told where sessions renew themselves after a few events.
+
+By default it lets runs of one workflow begin a second apart at least, which real ones do by themselves.
+"""
+
 PATIENCE = 30
 """Seconds that a condition may take to come true before a test fails."""
 
